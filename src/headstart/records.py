@@ -1,0 +1,225 @@
+"""What flows through the engine: plain records, no behaviour beyond validation.
+
+A *sequence* is a prompt and what has been written after it. Its last token is
+the *root* of the next round: chosen already, but not yet run through the trunk.
+A *tree* holds a drafter's guesses for what follows the root. The trunk runs the
+root and some nodes as *rows* of one pass and chooses its own token at each row;
+a *verdict* says which nodes agree with those choices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from headstart.errors import ConfigError
+
+FinishReason = Literal["stop", "length", "context", "cancelled"]
+
+_NO_BIAS: Mapping[int, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplingParams:
+    """How a sequence's tokens are chosen, and when it ends.
+
+    The law at a position, in this order: logit bias, repetition / presence /
+    frequency penalties, the allowed-token mask and `min_tokens`, temperature,
+    top-k, top-p, min-p, then the Gumbel argmax with noise from
+    (seed, position, token id). Temperature 0 is the argmax after the mask; ties
+    go to the lowest id.
+
+    Attributes:
+        max_tokens: tokens to write at most, at least 1.
+        temperature: 0 is greedy; otherwise positive.
+        top_k: keep the k likeliest tokens; 0 keeps all.
+        top_p: keep the smallest set whose probability reaches this, in (0, 1].
+        min_p: drop tokens below this share of the likeliest one, in [0, 1].
+        repetition_penalty: divides positive and multiplies negative logits of
+            tokens in prompt or output, positive; 1 is off.
+        presence_penalty: subtracted once for each token already in the output.
+        frequency_penalty: subtracted for each occurrence in the output.
+        logit_bias: added to the logits of single token ids.
+        allowed_tokens: if given, no other id can be chosen.
+        seed: 64-bit; `None` draws a fresh one for each request.
+        stop: strings that end the text; they are not part of it.
+        stop_token_ids: further ids that end the text, beside the model's own.
+        ignore_eos: write on after the model's own end tokens.
+        min_tokens: end tokens cannot be chosen before so many were written.
+        logprobs: report the log-probability of each chosen token and of this
+            many of the likeliest (0 for the chosen alone); `None` is off.
+            They are of the law before temperature, top-k, top-p and min-p.
+
+    Raises:
+        ConfigError: a value is out of its range.
+    """
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default=_NO_BIAS)
+    allowed_tokens: tuple[int, ...] | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    min_tokens: int = 0
+    logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        _require(self.max_tokens >= 1, "max_tokens", self.max_tokens, "at least 1")
+        _require(_finite(self.temperature, 0.0), "temperature", self.temperature, "0 or a finite positive number")
+        _require(self.top_k >= 0, "top_k", self.top_k, "0 (off) or more")
+        _require(_finite(self.top_p, 0.0) and 0 < self.top_p <= 1, "top_p", self.top_p, "above 0, at most 1")
+        _require(_finite(self.min_p, 0.0) and self.min_p <= 1, "min_p", self.min_p, "between 0 and 1")
+        _require(
+            _finite(self.repetition_penalty, 0.0) and self.repetition_penalty > 0,
+            "repetition_penalty", self.repetition_penalty, "a finite positive number; 1 is off",
+        )  # fmt: skip
+        for name in ("presence_penalty", "frequency_penalty"):
+            _require(math.isfinite(getattr(self, name)), name, getattr(self, name), "a finite number; 0 is off")
+        for token, bias in self.logit_bias.items():
+            # -inf is the customary way to forbid a token; +inf and NaN have no meaning
+            _require(not math.isnan(bias) and bias != math.inf, f"logit_bias[{token}]", bias, "finite or -inf")
+        _require(self.allowed_tokens is None or len(self.allowed_tokens) > 0, "allowed_tokens", (), "not empty")
+        _require(self.seed is None or 0 <= self.seed < 1 << 64, "seed", self.seed, "between 0 and 2**64 - 1")
+        _require(all(self.stop), "stop", self.stop, "strings that are not empty")
+        _require(0 <= self.min_tokens <= self.max_tokens, "min_tokens", self.min_tokens, "between 0 and max_tokens")
+        _require(self.logprobs is None or 0 <= self.logprobs <= 100, "logprobs", self.logprobs, "between 0 and 100")
+
+
+def _finite(value: float, lowest: float) -> bool:
+    return math.isfinite(value) and value >= lowest
+
+
+def _require(holds: bool, name: str, value: object, allowed: str) -> None:
+    if not holds:
+        raise ConfigError(f"{name} = {value!r}: it must be {allowed}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A drafter's guesses for one round, parents before children.
+
+    Attributes:
+        tokens: the guessed token id of each node.
+        parents: index of each node's parent, or -1 for a child of the root.
+        path_probabilities: the probability that a node and all before it are
+            accepted, in [0, 1], never above its parent's.
+    """
+
+    tokens: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+    path_probabilities: tuple[float, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+EMPTY_TREE = Tree()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one round yields for a sequence.
+
+    Attributes:
+        kept_nodes: indices of the accepted nodes, from the root's child down.
+        next_token: the trunk's own choice after the last kept node. It is the
+            root of the next round, so a round yields len(kept_nodes) + 1 tokens.
+    """
+
+    kept_nodes: tuple[int, ...]
+    next_token: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Log-probabilities at one position, natural logarithm.
+
+    Attributes:
+        chosen: of the token that was chosen.
+        top: (token id, log-probability) of the likeliest, best first.
+    """
+
+    chosen: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """News of one sequence from one round.
+
+    Attributes:
+        sequence_id: whose news.
+        token_ids: tokens that became final, in order.
+        num_drafted_kept: how many of them, from the first, a drafter guessed.
+        text: text that became final; never a part of a character.
+        logprobs: one entry for each token, if they were asked for.
+        finish_reason: set on the last event of a sequence.
+    """
+
+    sequence_id: int
+    token_ids: tuple[int, ...] = ()
+    num_drafted_kept: int = 0
+    text: str = ""
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    finish_reason: FinishReason | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """A finished sequence and its account.
+
+    Attributes:
+        text: what was written, without the stop string or end token.
+        token_ids: the tokens written, an end token included.
+        finish_reason: "stop" (end token or stop string), "length" (max_tokens),
+            "context" (the model's context is full) or "cancelled".
+        prompt_tokens: tokens of the prompt.
+        seed: the seed that was used.
+        rounds: trunk passes that yielded tokens of this sequence.
+        drafted: nodes that were given rows.
+        accepted: nodes that were kept.
+        accepted_by_depth: kept nodes at depth 1, 2, ...
+        drafted_by_depth: rounds that gave a row to some node of depth 1, 2, ...
+        reached_by_depth: of those, rounds in which all earlier depths were kept.
+        generation_s: seconds from the end of the prompt to the last token.
+        prefill_s: seconds from admission to the first token.
+        drafter: the name of what proposed.
+        logprobs: one entry for each token, if they were asked for.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    prompt_tokens: int
+    seed: int
+    rounds: int
+    drafted: int
+    accepted: int
+    accepted_by_depth: tuple[int, ...]
+    drafted_by_depth: tuple[int, ...]
+    reached_by_depth: tuple[int, ...]
+    generation_s: float
+    prefill_s: float
+    drafter: str
+    logprobs: tuple[TokenLogprobs, ...] = ()
+
+    @property
+    def mean_acceptance_length(self) -> float:
+        """Tokens kept for each round, the trunk's own included."""
+        return len(self.token_ids) / self.rounds if self.rounds else 0.0
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens after the first, over the time since the first."""
+        return (len(self.token_ids) - 1) / self.generation_s if self.generation_s > 0 else 0.0
