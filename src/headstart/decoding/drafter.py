@@ -1,0 +1,50 @@
+"""What a drafter is: anything that guesses the tokens to come.
+
+A drafter keeps a state for each sequence. It is told each token that became
+final, in order, and may be asked at any time what could follow the last one.
+It is never trusted: a wrong guess costs a row, never a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headstart.records import SamplingParams, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRequest:
+    """One sequence's wish for a tree.
+
+    Attributes:
+        state: what `Drafter.open` returned for it.
+        max_nodes: nodes at most, at least 1.
+        max_depth: depth at most, at least 1.
+    """
+
+    state: object
+    max_nodes: int
+    max_depth: int
+
+
+class Drafter(Protocol):
+    """Proposes trees for many sequences at once."""
+
+    name: str
+
+    def open(self, prompt: Sequence[int], params: SamplingParams, seed: int) -> object:
+        """Begin a sequence; returns its state. `seed` allows coupled drafting."""
+
+    def extend(self, state: object, token_ids: Sequence[int]) -> None:
+        """Tell the tokens that became final, the next round's root included."""
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Tree]:
+        """One tree a request, possibly empty, of what follows the last token told.
+
+        Path probabilities are the drafter's own; the policy calibrates them.
+        """
+
+    def close(self, state: object) -> None:
+        """Forget a sequence."""
