@@ -65,7 +65,7 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    logit_bias: Mapping[int, float] = field(default=_NO_BIAS)
+    logit_bias: Mapping[int, float] = field(default_factory=lambda: _NO_BIAS)
     allowed_tokens: tuple[int, ...] | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
