@@ -1,0 +1,142 @@
+"""Rows go to the likeliest tokens: which drafted nodes a pass should carry.
+
+Every row of a pass has a probability of being kept: 1 for a sequence's root and
+for prompt tokens, the calibrated path probability for a drafted node. Rows are
+given in that order, and as many as make *expected kept tokens / time* largest.
+Draft depth, tree size, the confidence stop, fewer drafts as the batch grows and
+plain decoding when nothing pays all follow from this one rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headstart.decoding.cost_curve import CostCurve
+from headstart.decoding.trees import prune
+from headstart.records import EMPTY_TREE, Tree
+
+# A gain below this share is within the noise of the curve and of the calibration; plain decoding, whose
+# cost is certain, then has the right of way.
+MARGIN = 0.02
+
+# While nothing pays, a drafter that costs time is asked once in so many rounds, to see whether that has changed.
+PROBE_INTERVAL = 32
+
+
+def allocate(
+    trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, max_rows: int, draft_cost_s: float = 0.0
+) -> list[Tree]:
+    """Give rows to the nodes that raise the rate of kept tokens.
+
+    All counts of nodes are tried, not only until the first that does not help:
+    C has steps, and a row that does not pay alone may pay with the seven that
+    follow it in its tile.
+
+    Args:
+        trees: one for each decoding sequence, calibrated; empty ones are welcome.
+        fixed_rows: rows that run anyway, each kept for certain: the sequences'
+            roots and prompt tokens. At least 1.
+        cost: the measured curve.
+        max_rows: rows of a pass at most, the fixed ones included.
+        draft_cost_s: seconds already spent on drafting for this pass. They are
+            gone whatever is decided here; whether to draft at all is the
+            question of `max_useful_nodes`.
+
+    Returns:
+        For each tree the part that is given rows, in the order of `trees`.
+    """
+    # The sort is stable and a parent is never less likely than its child, so parents come first.
+    candidates = sorted(
+        [(probability, index) for index, tree in enumerate(trees) for probability in tree.path_probabilities],
+        key=_probability,
+        reverse=True,
+    )
+    kept_tokens = float(fixed_rows)
+    best_rate = (1 + MARGIN) * kept_tokens / (cost.cost(fixed_rows) + draft_cost_s)
+    best_count = 0
+    for count, (probability, _) in enumerate(candidates[: max(max_rows - fixed_rows, 0)], start=1):
+        kept_tokens += probability
+        rate = kept_tokens / (cost.cost(fixed_rows + count) + draft_cost_s)
+        if rate > best_rate:
+            best_rate, best_count = rate, count
+
+    keep_counts = [0] * len(trees)
+    for _, index in candidates[:best_count]:
+        keep_counts[index] += 1
+    return [prune(tree, count) if count else EMPTY_TREE for tree, count in zip(trees, keep_counts, strict=True)]
+
+
+def max_useful_nodes(
+    conditionals: Sequence[float],
+    num_sequences: int,
+    fixed_rows: int,
+    cost: CostCurve,
+    max_rows: int,
+    draft_cost_s: float = 0.0,
+) -> int:
+    """How many nodes a sequence can use at best, so that no drafter builds what cannot pay.
+
+    Args:
+        conditionals: the highest conditional acceptance to be hoped for at depth
+            1, 2, ...; the last one holds for all deeper ones
+            (`Calibrator.best_conditionals`). At least one.
+        num_sequences: sequences that would draft, at least 1.
+        fixed_rows: rows that run anyway; at least `num_sequences`.
+        cost: the measured curve.
+        max_rows: rows of a pass at most, the fixed ones included.
+        draft_cost_s: seconds that drafting for this pass would take.
+
+    Returns:
+        The nodes to ask for each sequence; 0 if plain decoding is at least as fast.
+    """
+    kept_tokens = float(fixed_rows)
+    best_rate = (1 + MARGIN) * kept_tokens / cost.cost(fixed_rows)
+    best_count = 0
+    survival = 1.0
+    for count in range(1, (max_rows - fixed_rows) // num_sequences + 1):
+        survival *= conditionals[min(count, len(conditionals)) - 1]
+        kept_tokens += num_sequences * survival
+        rate = kept_tokens / (cost.cost(fixed_rows + num_sequences * count) + draft_cost_s)
+        if rate > best_rate:
+            best_rate, best_count = rate, count
+    return best_count
+
+
+def expected_speedup(trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, draft_cost_s: float = 0.0) -> float:
+    """Expected rate of kept tokens with these nodes, over the rate of the fixed rows alone.
+
+    For one decoding sequence this is tau / (v + c).
+    """
+    num_nodes = sum(len(tree) for tree in trees)
+    kept_tokens = fixed_rows + sum(sum(tree.path_probabilities) for tree in trees)
+    seconds = cost.cost(fixed_rows + num_nodes) + draft_cost_s
+    return (kept_tokens / fixed_rows) * (cost.cost(fixed_rows) / seconds)
+
+
+class ProbeSchedule:
+    """Lets a drafter that does not pay at present show now and then that it would.
+
+    A drafter that is never asked is never observed. One whose guesses cost
+    nothing to speak of may be asked every round without being given rows; for
+    one that costs time, this asks for a single node every `PROBE_INTERVAL`th
+    round in which no node is useful.
+    """
+
+    def __init__(self) -> None:
+        self._idle_rounds = 0
+
+    def nodes_to_ask(self, useful_nodes: int) -> int:
+        """Nodes to ask of the drafter in this round.
+
+        Args:
+            useful_nodes: what `max_useful_nodes` said.
+        """
+        if useful_nodes > 0:
+            self._idle_rounds = 0
+            return useful_nodes
+        self._idle_rounds += 1
+        return 1 if self._idle_rounds % PROBE_INTERVAL == 0 else 0
+
+
+def _probability(candidate: tuple[float, int]) -> float:
+    return candidate[0]

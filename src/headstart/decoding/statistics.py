@@ -1,0 +1,115 @@
+"""Acceptance, counted: one definition for each figure that is reported.
+
+The words are those of the glossary: a *round* is one trunk pass that yielded
+tokens of a sequence; depth 1 is the first guess after the root. The counts of
+one sequence, of a batch and of an engine's whole life are the same record, and
+`merge` adds them up.
+"""
+
+from __future__ import annotations
+
+from headstart.decoding.trees import depths
+from headstart.records import Tree
+
+
+class AcceptanceStatistics:
+    """Rounds, drafted and accepted nodes, in total and by depth.
+
+    Attributes:
+        rounds: trunk passes that yielded tokens.
+        tokens: tokens that became final in them.
+        drafted: nodes that were given rows.
+        accepted: nodes that were kept.
+        drafted_by_depth: rounds that gave a row to some node of depth 1, 2, ...
+        reached_by_depth: of those, rounds in which all earlier depths were kept.
+        accepted_by_depth: kept nodes at depth 1, 2, ...
+    """
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.tokens = 0
+        self.drafted = 0
+        self.accepted = 0
+        self.drafted_by_depth: list[int] = []
+        self.reached_by_depth: list[int] = []
+        self.accepted_by_depth: list[int] = []
+
+    def record(self, tree: Tree, num_kept: int, num_tokens: int) -> None:
+        """Count one round.
+
+        Args:
+            tree: the nodes that were given rows.
+            num_kept: how many of them were kept; they lie on one path, so this
+                is also the depth that was kept.
+            num_tokens: tokens that became final. Usually `num_kept + 1`; fewer
+                when a stop rule cut the round short.
+        """
+        self.rounds += 1
+        self.tokens += num_tokens
+        if not tree.tokens:
+            return
+        self.drafted += len(tree.tokens)
+        self.accepted += num_kept
+        depth = max(depths(tree))
+        self._grow(depth)
+        for k in range(depth):
+            self.drafted_by_depth[k] += 1
+        # a guess at depth k is reached once k - 1 guesses were kept
+        for k in range(min(depth, num_kept + 1)):
+            self.reached_by_depth[k] += 1
+        for k in range(num_kept):
+            self.accepted_by_depth[k] += 1
+
+    def merge(self, other: AcceptanceStatistics) -> None:
+        """Add the counts of `other` to these."""
+        self.rounds += other.rounds
+        self.tokens += other.tokens
+        self.drafted += other.drafted
+        self.accepted += other.accepted
+        self._grow(len(other.drafted_by_depth))
+        for mine, theirs in (
+            (self.drafted_by_depth, other.drafted_by_depth),
+            (self.reached_by_depth, other.reached_by_depth),
+            (self.accepted_by_depth, other.accepted_by_depth),
+        ):
+            for k, amount in enumerate(theirs):
+                mine[k] += amount
+
+    @property
+    def drafted_rounds(self) -> int:
+        """Rounds that gave a row to at least one node."""
+        return self.drafted_by_depth[0] if self.drafted_by_depth else 0
+
+    @property
+    def mean_acceptance_length(self) -> float:
+        """Tokens kept for each round, the trunk's own included; 0 before the first round."""
+        return self.tokens / self.rounds if self.rounds else 0.0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted over drafted nodes; 0 if none was drafted."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def conditional_acceptance(self) -> tuple[float, ...]:
+        """a_k: accepted at depth k over reached depth k; 0 where a depth was never reached."""
+        return tuple(
+            accepted / reached if reached else 0.0
+            for accepted, reached in zip(self.accepted_by_depth, self.reached_by_depth, strict=True)
+        )
+
+    @property
+    def survival(self) -> tuple[float, ...]:
+        """s_k: the product of a_1 to a_k."""
+        survival: list[float] = []
+        product = 1.0
+        for conditional in self.conditional_acceptance:
+            product *= conditional
+            survival.append(product)
+        return tuple(survival)
+
+    def _grow(self, depth: int) -> None:
+        missing = depth - len(self.drafted_by_depth)
+        if missing > 0:
+            for counts in (self.drafted_by_depth, self.reached_by_depth, self.accepted_by_depth):
+                counts.extend([0] * missing)
