@@ -94,19 +94,29 @@ class Calibrator:
 
     def best_conditionals(self) -> tuple[float, ...]:
         """The highest conditional acceptance that a guess could be given now, at depth 1, 2, and 3 or more."""
-        return tuple(
-            max(self._conditional(raw, depth) for raw in (*_BIN_EDGES, 1.0))
-            for depth in range(1, _NUM_DEPTH_CLASSES + 1)
-        )
+        best: list[float] = []
+        for depth_class in range(_NUM_DEPTH_CLASSES):
+            trust = self._trust(depth_class)
+            cells = slice(depth_class * _NUM_BINS, (depth_class + 1) * _NUM_BINS)
+            best.append(
+                max(
+                    (PRIOR_WEIGHT * raw * trust + accepted) / (PRIOR_WEIGHT + observed)
+                    for raw, accepted, observed in zip(
+                        (*_BIN_EDGES, 1.0), self._accepted[cells], self._observed[cells], strict=True
+                    )
+                )
+            )
+        return tuple(best)
 
     def _conditional(self, raw: float, depth: int) -> float:
         depth_class = min(depth, _NUM_DEPTH_CLASSES) - 1
         cell = depth_class * _NUM_BINS + bisect_right(_BIN_EDGES, raw)
-        trust = (TRUST_WEIGHT + self._accepted_in_class[depth_class]) / (
-            TRUST_WEIGHT + self._promised_in_class[depth_class]
-        )
-        prior = raw * min(trust, 1.0)
+        prior = raw * self._trust(depth_class)
         return (PRIOR_WEIGHT * prior + self._accepted[cell]) / (PRIOR_WEIGHT + self._observed[cell])
+
+    def _trust(self, depth_class: int) -> float:
+        accepted, promised = self._accepted_in_class[depth_class], self._promised_in_class[depth_class]
+        return min((TRUST_WEIGHT + accepted) / (TRUST_WEIGHT + promised), 1.0)
 
     def _count(self, raw: float, depth: int, accepted: bool) -> None:
         depth_class = min(depth, _NUM_DEPTH_CLASSES) - 1
