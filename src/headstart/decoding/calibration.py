@@ -46,6 +46,7 @@ class Calibrator:
     """
 
     def __init__(self) -> None:
+        """Begin with nothing observed: every guess is believed."""
         cells = _NUM_DEPTH_CLASSES * _NUM_BINS
         self._accepted = [0.0] * cells
         self._observed = [0.0] * cells

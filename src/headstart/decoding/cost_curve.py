@@ -46,6 +46,7 @@ class CostCurve:
     """
 
     def __init__(self, points: Mapping[int, float]) -> None:
+        """Take the measured points."""
         if not points:
             raise ConfigError("A cost curve has no points: give the seconds of at least one pass, e.g. {1: 0.004}.")
         for rows, seconds in points.items():

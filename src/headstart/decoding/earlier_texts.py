@@ -19,6 +19,7 @@ class EarlierTexts:
     """
 
     def __init__(self, max_tokens: int) -> None:
+        """Begin with nothing remembered."""
         self.max_tokens = max_tokens
         self.version = 0
         self.automata: tuple[SuffixAutomaton, ...] = (SuffixAutomaton(),)
@@ -47,6 +48,7 @@ class Reader:
     """Follows a growing text through the earlier ones: the longest match of its end in each."""
 
     def __init__(self, texts: EarlierTexts) -> None:
+        """Begin with nothing read."""
         self._texts = texts
         self._version = -1
         self._matches: list[Match] = []

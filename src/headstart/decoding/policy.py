@@ -123,6 +123,7 @@ class ProbeSchedule:
     """
 
     def __init__(self) -> None:
+        """Begin as if the last round had drafted."""
         self._idle_rounds = 0
 
     def nodes_to_ask(self, useful_nodes: int) -> int:

@@ -26,6 +26,7 @@ class AcceptanceStatistics:
     """
 
     def __init__(self) -> None:
+        """Begin with nothing counted."""
         self.rounds = 0
         self.tokens = 0
         self.drafted = 0

@@ -48,6 +48,7 @@ class SuffixAutomaton:
     """
 
     def __init__(self) -> None:
+        """Begin with an empty text."""
         # One entry for each state; state 0 is the empty string. The first transition of a state lies in the
         # arrays and only further ones in a dict, since most states have no more than one.
         self._length = array("i", [0])
