@@ -17,7 +17,7 @@ from typing import Literal
 
 from headstart.errors import ConfigError
 
-FinishReason = Literal["stop", "length", "context", "cancelled"]
+FinishReason = Literal["stop", "length", "context", "cancelled", "error"]
 
 _NO_BIAS: Mapping[int, float] = MappingProxyType({})
 
@@ -164,7 +164,8 @@ class Event:
         num_drafted_kept: how many of them, from the first, a drafter guessed.
         text: text that became final; never a part of a character.
         logprobs: one entry for each token, if they were asked for.
-        finish_reason: set on the last event of a sequence.
+        finish_reason: set on the last event of a sequence; "error" if it failed
+            alone, in which case asking for its completion raises what failed.
     """
 
     sequence_id: int

@@ -1,0 +1,411 @@
+"""The engine: many sequences, one trunk, one pass a step.
+
+`Engine.step` is the whole story: plan, draft, run, decide, settle. Everything
+else here lets requests in and their results out. An engine is used by one
+thread at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from headstart.decoding.cost_curve import CostCurve
+from headstart.decoding.drafter import Drafter
+from headstart.engine.cache import PageAccounts, choose_num_pages
+from headstart.engine.drafting import DraftConfig, Drafting, Policy
+from headstart.engine.outbox import Outbox
+from headstart.engine.passes import Decision, Pass, build_pass, decide
+from headstart.engine.requests import check_params, check_prompt, check_room, params_for_each
+from headstart.engine.scheduler import Round, Scheduler, SchedulerConfig
+from headstart.engine.sequence import Sequence as SequenceState
+from headstart.engine.statistics import EngineStatistics
+from headstart.engine.stopping import StopRules
+from headstart.engine.text import Tokenizer
+from headstart.engine.timing import measure_cost_curve
+from headstart.errors import ConfigError
+from headstart.records import Completion, Event, FinishReason, SamplingParams
+from headstart.runtime.protocol import PAGE_TOKENS, Trunk
+
+_GREEDY = SamplingParams()
+
+
+class Engine:
+    """Writes on from prompts, drafting where that pays, exactly as plain decoding would.
+
+    Example:
+        >>> with Engine.load("model.gguf") as engine:
+        ...     print(engine.generate("Once upon a time").text)
+    """
+
+    def __init__(
+        self,
+        trunk: Trunk,
+        tokenizer: Tokenizer,
+        *,
+        drafter: Drafter | None = None,
+        policy: Policy = "measured",
+        max_nodes: int = 16,
+        max_depth: int = 16,
+        cost_curve: CostCurve | None = None,
+        max_batch: int = 16,
+        max_rows: int = 512,
+        prefill_chunk: int = 256,
+        cache_tokens: int | None = None,
+        share_prefixes: bool = True,
+    ) -> None:
+        """Allocate the cache and, if it is needed, measure what passes cost.
+
+        Args:
+            trunk: the model that decides.
+            tokenizer: for texts.
+            drafter: who guesses; `None` decodes plainly.
+            policy: see `DraftConfig`.
+            max_nodes: drafted nodes at most for a sequence and round.
+            max_depth: draft depth at most.
+            cost_curve: of the trunk on this machine; measured here if not given.
+            max_batch: sequences that run at the same time.
+            max_rows: rows of one pass at most.
+            prefill_chunk: rows of one pass that may go to prompts.
+            cache_tokens: tokens that the cache holds, over all sequences; by default
+                what `max_batch` full contexts need, or what 512 MiB hold if that is less.
+            share_prefixes: whether prompts that begin alike share cache pages.
+
+        Raises:
+            ConfigError: a setting is out of its range.
+            CapacityError: the cache does not fit into memory.
+        """
+        draft_config = DraftConfig(policy=policy, max_nodes=max_nodes, max_depth=max_depth)
+        scheduler_config = SchedulerConfig(max_batch=max_batch, max_rows=max_rows, prefill_chunk=prefill_chunk)
+        num_pages = choose_num_pages(cache_tokens, trunk.page_bytes(), max_batch * trunk.max_context)
+        trunk.make_cache(num_pages)
+        if cost_curve is None and drafter is not None and policy == "measured":
+            cost_curve = measure_cost_curve(trunk, num_pages, max_rows)
+        self._trunk = trunk
+        self._tokenizer = tokenizer
+        self._accounts = PageAccounts(num_pages, share_prefixes=share_prefixes)
+        self._scheduler = Scheduler(self._accounts, scheduler_config)
+        self._drafting = Drafting(drafter, draft_config, trunk.vocab_size, cost_curve)
+        self._statistics = EngineStatistics()
+        self._ids = itertools.count()
+        self._living: dict[int, SequenceState] = {}
+        self._outbox = Outbox()
+
+    @classmethod
+    def load(cls, source: str | Path, *, draft: str = "auto", threads: int | None = None, **settings: Any) -> Engine:
+        """An engine for a model file, run by the native CPU runtime.
+
+        Args:
+            source: what `headstart.checkpoint.open_checkpoint` takes.
+            draft: "auto" or "lookup" guesses from the text so far, "off" never guesses.
+            threads: CPU threads; all physical cores by default.
+            **settings: those of `Engine`.
+
+        Raises:
+            CheckpointError: the file is missing or damaged.
+            UnsupportedError: this build cannot run the model.
+            ConfigError: an unknown `draft`.
+        """
+        # late, so that the engine itself needs neither file formats nor the native module
+        from headstart.checkpoint import open_checkpoint
+        from headstart.decoding.lookup import LookupDrafter
+        from headstart.runtime.native import load_trunk
+
+        drafters = {"auto": LookupDrafter, "lookup": LookupDrafter, "off": lambda: None}
+        if draft not in drafters:
+            raise ConfigError(f"draft = {draft!r}: it must be one of {', '.join(drafters)}.")
+        checkpoint = open_checkpoint(source)
+        trunk = load_trunk(checkpoint, threads=threads)
+        return cls(trunk, checkpoint.tokenizer(), drafter=drafters[draft](), **settings)
+
+    # ------------------------------------------------------------------ one pass
+
+    def step(self) -> list[Event]:
+        """Run one pass, and return all news that were not fetched yet.
+
+        Raises:
+            Exception: what the trunk raised; the pass is taken back, and the
+                next step tries it again.
+        """
+        self._advance()
+        return self._outbox.take()
+
+    def _advance(self) -> None:
+        started = time.perf_counter()
+        rounds = self._scheduler.plan(started)
+        if not rounds:
+            return
+        try:
+            for round_, tree in self._drafting.propose(rounds, self._scheduler.config.max_rows):
+                self._scheduler.reserve_tree(round_, tree)
+            passed = build_pass(rounds)
+            decisions = self._run(passed)
+            now = time.perf_counter()
+            for round_, decision in zip(rounds, decisions, strict=True):
+                self._settle(round_, decision, now)
+        finally:
+            # pages reserved for rows that did not come to be final; none after a pass that went through
+            self._scheduler.rollback()
+            self._statistics.step_s += time.perf_counter() - started
+
+    def _run(self, passed: Pass) -> list[Decision]:
+        """Run the rows and choose; account for the time."""
+        started = time.perf_counter()
+        self._trunk.forward(passed.rows)
+        decisions = decide(self._trunk, passed)
+        seconds = time.perf_counter() - started
+        num_rows = len(passed.rows.tokens)
+        if len(passed.rows.wanted) == num_rows:
+            # a prompt's inner rows want no logits and cost less; only passes without any say what a row costs
+            self._drafting.observe_pass(num_rows, seconds)
+        statistics = self._statistics
+        statistics.passes += 1
+        statistics.rows += num_rows
+        statistics.drafted_rows += sum(len(round_.tree) for round_ in passed.rounds)
+        statistics.trunk_s += seconds
+        return decisions
+
+    def _settle(self, round_: Round, decision: Decision, now: float) -> None:
+        """Make a round's yield final: stop rules, cache, counts, drafter, news."""
+        sequence = round_.sequence
+        if decision.error is not None:
+            self._finish(sequence, "error", decision.error)
+            return
+        ending = sequence.stop_rules.accept(decision.tokens)
+        tokens = decision.tokens[: ending.num_tokens]
+        kept_nodes = decision.kept_nodes[: ending.num_tokens]
+        logprobs = decision.logprobs[: ending.num_tokens]
+        sequence.tokens += tokens
+        self._commit(round_, kept_nodes)
+        if not tokens:
+            return  # a part of a prompt
+        sequence.record_round(round_.tree, len(kept_nodes), len(tokens), now)
+        sequence.text.append(ending.text)
+        sequence.logprobs += logprobs
+        sequence.chooser.extend(tokens)
+        self._drafting.tell(sequence, tokens)
+        self._outbox.post(Event(sequence.id, tokens, len(kept_nodes), ending.text, logprobs, ending.reason))
+        if ending.reason is not None:
+            self._retire(sequence, ending.reason)
+
+    def _commit(self, round_: Round, kept_nodes: Sequence[int]) -> None:
+        """Put kept rows next to each other and make them final."""
+        pages = round_.sequence.pages
+        assert pages is not None
+        first = pages.committed + round_.num_tokens  # slot of node 0
+        misplaced = [(node, place) for place, node in enumerate(kept_nodes) if node != place]
+        if misplaced:
+            sources, destinations = [first + node for node, _ in misplaced], [first + place for _, place in misplaced]
+            self._trunk.move(pages.array, sources, destinations)
+        self._accounts.commit(pages, round_.num_tokens + len(kept_nodes), round_.sequence.tokens)
+
+    # ------------------------------------------------------------------ requests
+
+    def submit(self, prompt: str | Iterable[int], params: SamplingParams = _GREEDY) -> int:
+        """Take in a request.
+
+        Args:
+            prompt: a text, encoded as it stands, or token ids. For a
+                conversation see `encode_chat`.
+            params: how to choose and when to end.
+
+        Returns:
+            The id under which its events and its completion will come.
+
+        Raises:
+            ConfigError: an empty prompt, or ids or parameters that cannot hold.
+            CapacityError: it would not fit into the context or the cache even alone.
+        """
+        tokens = check_prompt(
+            self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt, self._trunk.vocab_size
+        )
+        check_room(len(tokens), params, self._trunk.max_context, self._accounts.num_pages * PAGE_TOKENS)
+        context_left = self._trunk.max_context - len(tokens)
+        stop_rules = StopRules(params, self._tokenizer.end_ids, self._tokenizer.stream(), context_left)
+        check_params(params, stop_rules.end_tokens, self._trunk.vocab_size)
+        seed = secrets.randbits(64) if params.seed is None else params.seed
+        sequence = SequenceState(
+            id=next(self._ids),
+            params=params,
+            seed=seed,
+            tokens=tokens,
+            num_prompt=len(tokens),
+            chooser=self._trunk.make_chooser(params, seed, tokens, stop_rules.end_tokens),
+            stop_rules=stop_rules,
+        )
+        self._drafting.open(sequence)
+        self._scheduler.add(sequence)
+        self._living[sequence.id] = sequence
+        return sequence.id
+
+    def cancel(self, sequence_id: int) -> bool:
+        """End a sequence now, wherever it stands; what it has written stays.
+
+        Returns:
+            False if it had ended already, or never was.
+        """
+        sequence = self._living.get(sequence_id)
+        if sequence is None:
+            return False
+        self._finish(sequence, "cancelled")
+        return True
+
+    def completion(self, sequence_id: int) -> Completion:
+        """The account of a sequence that has ended; the engine forgets it.
+
+        Raises:
+            ConfigError: it has not ended, or its account was fetched already.
+            Exception: what made it fail, if its last event said "error".
+        """
+        if sequence_id in self._living:
+            raise ConfigError(
+                f"Sequence {sequence_id} is still being written. Step until its last event, or cancel it."
+            )
+        return self._outbox.fetch(sequence_id)
+
+    def generate(self, prompt: str | Iterable[int], params: SamplingParams = _GREEDY) -> Completion:
+        """Write on from one prompt to its end. Arguments and errors are those of `submit`."""
+        return self.generate_many([prompt], params)[0]
+
+    def generate_many(
+        self, prompts: Iterable[str | Iterable[int]], params: SamplingParams | Sequence[SamplingParams] = _GREEDY
+    ) -> list[Completion]:
+        """Write on from many prompts at once.
+
+        Args:
+            prompts: as for `submit`.
+            params: one for all, or one for each.
+
+        Returns:
+            Their completions, in the order of the prompts.
+
+        Raises:
+            Exception: as for `submit` and `completion`; no sequence is left behind.
+        """
+        prompts = list(prompts)
+        ids: list[int] = []
+        try:
+            for prompt, own_params in zip(prompts, params_for_each(params, len(prompts)), strict=True):
+                ids.append(self.submit(prompt, own_params))
+            for _ in self._follow(ids):
+                pass
+            return [self.completion(sequence_id) for sequence_id in ids]
+        finally:
+            self._forget(ids)
+
+    def stream(self, prompt: str | Iterable[int], params: SamplingParams = _GREEDY) -> Iterator[Event]:
+        """The events of one sequence as they come.
+
+        The request is submitted when the first event is asked for. Closing the
+        iterator early cancels it and leaves no trace; at the regular end its
+        completion waits under the events' `sequence_id`. Arguments and errors
+        are those of `submit`.
+        """
+        sequence_id = self.submit(prompt, params)
+        ended = False
+        try:
+            for event in self._follow([sequence_id]):
+                ended = event.finish_reason is not None
+                yield event
+        finally:
+            if not ended:
+                self._forget([sequence_id])
+
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The prompt for a conversation (`role` and `content` in each message), up to where the model answers."""
+        return self._tokenizer.encode_chat(messages)
+
+    # ------------------------------------------------------------------ state
+
+    @property
+    def idle(self) -> bool:
+        """Whether a step would do nothing and return nothing."""
+        return not self._living and not self._outbox
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer in use."""
+        return self._tokenizer
+
+    @property
+    def statistics(self) -> EngineStatistics:
+        """Counts over the engine's life; a live record."""
+        self._statistics.shared_tokens = self._scheduler.num_shared_tokens
+        self._statistics.preemptions = self._scheduler.num_preemptions
+        self._statistics.drafter_faults = self._drafting.num_faults
+        return self._statistics
+
+    @property
+    def num_running(self) -> int:
+        """Sequences that hold cache pages."""
+        return self._scheduler.num_running
+
+    @property
+    def num_waiting(self) -> int:
+        """Sequences that wait for admission."""
+        return self._scheduler.num_waiting
+
+    @property
+    def drafter_name(self) -> str:
+        """The name of what proposes; "none" for plain decoding."""
+        return self._drafting.name
+
+    def check_integrity(self) -> None:
+        """Prove the cache accounts.
+
+        Raises:
+            AssertionError: they are not right.
+        """
+        self._accounts.check_integrity()
+        self._scheduler.check_integrity()
+
+    def close(self) -> None:
+        """Cancel whatever lives and forget all results."""
+        self._forget(list(self._living))
+        self._outbox.clear()
+
+    def __enter__(self) -> Self:
+        """The engine itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close it."""
+        self.close()
+
+    def _follow(self, ids: Collection[int]) -> Iterator[Event]:
+        """News of some sequences until they have ended, stepping as needed; news of others are kept for them."""
+        following = set(ids)
+        while following:
+            news = self._outbox.take_of(following)
+            if news:
+                following -= {event.sequence_id for event in news if event.finish_reason is not None}
+                yield from news
+            elif following & self._living.keys():
+                self._advance()
+            else:
+                return  # someone else fetched their last events
+
+    def _finish(self, sequence: SequenceState, reason: FinishReason, error: Exception | None = None) -> None:
+        """End a sequence between rounds, with the text that was held back for it."""
+        text, _ = sequence.stop_rules.finish()
+        sequence.text.append(text)
+        self._outbox.post(Event(sequence.id, text=text, finish_reason=reason))
+        self._retire(sequence, reason, error)
+
+    def _retire(self, sequence: SequenceState, reason: FinishReason, error: Exception | None = None) -> None:
+        """Give back all that a sequence holds, and keep its account."""
+        self._scheduler.remove(sequence)
+        self._drafting.close(sequence)
+        del self._living[sequence.id]
+        self._outbox.keep(sequence.id, error or sequence.completion(reason, self._drafting.name))
+        self._statistics.acceptance.merge(sequence.statistics)
+
+    def _forget(self, ids: Collection[int]) -> None:
+        """Cancel what lives of `ids`, and drop their news and accounts."""
+        for sequence_id in ids:
+            self.cancel(sequence_id)
+        self._outbox.forget(ids)

@@ -1,0 +1,55 @@
+"""The cost curve's first points, measured before the first request."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import numpy as np
+
+from headstart.decoding.cost_curve import CostCurve
+from headstart.engine.cache import num_pages_for
+from headstart.records import SamplingParams
+from headstart.runtime.protocol import PAGE_TOKENS, Choice, Rows, Trunk
+
+ROW_COUNTS = (1, 2, 4, 8, 16, 32)
+_REPEATS = 3
+
+
+def measure_cost_curve(trunk: Trunk, num_pages: int, max_rows: int) -> CostCurve:
+    """Time passes of a few sizes, choices included; the median of each size counts.
+
+    Writes to the first pages of the cache: to be called while all pages are free.
+
+    Args:
+        trunk: what to time; its cache is made.
+        num_pages: pages of the cache.
+        max_rows: rows of the largest pass that will run.
+    """
+    most = min(max_rows, num_pages * PAGE_TOKENS, trunk.max_context)
+    counts = [count for count in ROW_COUNTS if count <= most]
+    _time_pass(trunk, counts[-1])  # the first pass pays for what is touched for the first time
+    # sizes in turn, so that a slow moment does not fall on one of them alone
+    seconds = [[_time_pass(trunk, count) for count in counts] for _ in range(_REPEATS)]
+    return CostCurve(
+        {count: statistics.median(times) for count, times in zip(counts, zip(*seconds, strict=True), strict=True)}
+    )
+
+
+def _time_pass(trunk: Trunk, num_rows: int) -> float:
+    order = np.arange(num_rows, dtype=np.int32)
+    rows = Rows(
+        tokens=order % np.int32(trunk.vocab_size),
+        positions=order,
+        parents=order - np.int32(1),
+        sequences=np.zeros(num_rows, dtype=np.int32),
+        page_tables=[np.arange(num_pages_for(num_rows), dtype=np.int32)],
+        committed=np.zeros(1, dtype=np.int32),
+        wanted=order,
+    )
+    chooser = trunk.make_chooser(SamplingParams(), 0, (0,), ())
+    choices = [Choice(row, chooser, row + 1, ()) for row in range(num_rows)]
+    started = time.perf_counter()
+    trunk.forward(rows)
+    trunk.choose(choices)
+    return time.perf_counter() - started
