@@ -97,6 +97,8 @@ def test_sanitise_returns_a_valid_tree_itself():
         pytest.param(
             Tree((1, 2, 3), (-1, 0, 1), (0.5, math.nan, 0.1)), Tree((1,), (-1,), (0.5,)), id="nan-and-its-child"
         ),
+        pytest.param(Tree((1, 2), (-1, 1), (0.5, 0.5)), Tree((1,), (-1,), (0.5,)), id="own-parent"),
+        pytest.param(Tree((1, 2), (-1, 0), (0.5, 0.7)), Tree((1, 2), (-1, 0), (0.5, 0.5)), id="rising-a-little"),
         pytest.param(Tree((1, 2), (-1, -1), (math.inf, -0.5)), EMPTY_TREE, id="not-probabilities"),
         pytest.param(
             Tree((1, 2, 3), (-1, 0, -1), (0.5, 0.7, 1.5)), Tree((1, 2, 3), (-1, 0, -1), (0.5, 0.5, 1.0)), id="rising"
