@@ -51,6 +51,7 @@ class Reader:
         """Begin with nothing read."""
         self._texts = texts
         self._version = -1
+        self._automata: tuple[SuffixAutomaton, ...] = ()
         self._matches: list[Match] = []
 
     def read(self, text: Sequence[int], num_new: int, max_match: int) -> None:
@@ -64,14 +65,14 @@ class Reader:
         """
         if self._version != self._texts.version:
             self._version = self._texts.version
-            self._matches = [NO_MATCH] * len(self._texts.automata)
+            self._automata = self._texts.automata
+            self._matches = [NO_MATCH] * len(self._automata)
             num_new = max_match
-        for token in text[-num_new:]:
+        for token in text[max(len(text) - num_new, 0) :]:
             self._matches = [
-                automaton.advance(match, token)
-                for automaton, match in zip(self._texts.automata, self._matches, strict=True)
+                automaton.advance(match, token) for automaton, match in zip(self._automata, self._matches, strict=True)
             ]
 
     def matches(self) -> list[tuple[SuffixAutomaton, Match]]:
-        """The longest match in each automaton that is kept, the younger texts' first."""
-        return list(zip(self._texts.automata, self._matches, strict=False))[::-1]
+        """The longest match in each automaton as of the last `read`, the younger texts' first."""
+        return list(zip(self._automata, self._matches, strict=True))[::-1]

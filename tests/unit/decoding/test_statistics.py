@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from headstart.decoding.statistics import AcceptanceStatistics
+from headstart.decoding.trees import chain
+from headstart.records import EMPTY_TREE, Tree
+
+CHAIN = chain([1, 2, 3], [0.5, 0.5, 0.5])
+# root -> 1 -> 3, root -> 2
+FORK = Tree((1, 2, 3), (-1, -1, 0), (0.5, 0.4, 0.2))
+
+
+def recorded(*rounds: tuple[Tree, int, int]) -> AcceptanceStatistics:
+    statistics = AcceptanceStatistics()
+    for tree, num_kept, num_tokens in rounds:
+        statistics.record(tree, num_kept, num_tokens)
+    return statistics
+
+
+def test_every_figure_on_a_worked_example() -> None:
+    statistics = recorded((EMPTY_TREE, 0, 1), (CHAIN, 0, 1), (CHAIN, 2, 3), (CHAIN, 3, 4), (FORK, 1, 2))
+    assert statistics.rounds == 5
+    assert statistics.tokens == 11
+    assert statistics.drafted == 12
+    assert statistics.accepted == 6
+    assert statistics.drafted_rounds == 4
+    assert statistics.drafted_by_depth == [4, 4, 3]
+    assert statistics.reached_by_depth == [4, 3, 2]
+    assert statistics.accepted_by_depth == [3, 2, 1]
+    assert statistics.mean_acceptance_length == 11 / 5
+    assert statistics.acceptance_rate == 6 / 12
+    assert statistics.conditional_acceptance == (3 / 4, 2 / 3, 1 / 2)
+    assert statistics.survival == pytest.approx((3 / 4, 1 / 2, 1 / 4))
+
+
+def test_before_the_first_round_every_figure_is_zero() -> None:
+    statistics = AcceptanceStatistics()
+    assert statistics.mean_acceptance_length == statistics.acceptance_rate == 0.0
+    assert statistics.conditional_acceptance == statistics.survival == ()
+
+
+def test_a_depth_never_reached_has_no_acceptance() -> None:
+    assert recorded((CHAIN, 0, 1)).survival == (0.0, 0.0, 0.0)
+
+
+def test_a_round_cut_short_by_a_stop_counts_the_tokens_that_stayed() -> None:
+    assert recorded((CHAIN, 3, 2)).mean_acceptance_length == 2.0
+
+
+def test_merging_is_recording_all_rounds_in_one() -> None:
+    first, second = [(CHAIN, 2, 3), (EMPTY_TREE, 0, 1)], [(chain([1] * 5, [0.9] * 5), 5, 6), (FORK, 2, 3)]
+    for left, right in ((first, second), (second, first)):
+        merged = recorded(*left)
+        merged.merge(recorded(*right))
+        assert vars(merged) == vars(recorded(*left, *right))
