@@ -103,6 +103,14 @@ def test_a_reader_finds_the_longest_match_while_the_text_it_reads_against_grows(
             )
 
 
+def test_a_match_whose_state_was_split_is_not_taken_for_a_longer_one() -> None:
+    automaton = SuffixAutomaton()
+    automaton.extend([1, 2, 3])
+    match = automaton.advance(NO_MATCH, 3)  # in the state of "1 2 3", "2 3" and "3"
+    automaton.extend([9, 2, 3, 5])  # now "2 3" and "3" have their own
+    assert automaton.advance(match, 5).length == 2  # "3 5", though "2 3 5" occurs too
+
+
 @given(texts_strategy)
 def test_states_stay_below_twice_the_tokens(texts: list[list[int]]) -> None:
     automaton = build(texts)

@@ -26,6 +26,9 @@ _NUM_BINS = len(_BIN_EDGES) + 1
 # Depths 1 and 2 apart, all deeper ones together.
 _NUM_DEPTH_CLASSES = 3
 
+# Neither a node nor the root, whose index is -1.
+_NOT_WRITTEN = -2
+
 # With each new observation the old ones of its bin lose this share of their weight: a memory of some 50.
 FORGETTING = 0.02
 
@@ -79,19 +82,15 @@ class Calibrator:
         if not tree.tokens:
             return
         conditionals = conditional_probabilities(tree)
-        depth_of = depths(tree)
-        # A node's guess is judged if its parent lies on the written path: parents come first, so one pass suffices.
-        written_node = [-1] + [0] * len(written_tokens)  # by depth; the root's index is -1
-        matched_depth = 0
-        for node, parent in enumerate(tree.parents):
-            depth = depth_of[node]
-            if depth > len(written_tokens) or depth > matched_depth + 1 or written_node[depth - 1] != parent:
+        # A guess is judged if its parent was written. Parents come first, so one pass suffices.
+        written_node = [-1] + [_NOT_WRITTEN] * len(written_tokens)  # the node that was written at each depth
+        for node, (depth, parent) in enumerate(zip(depths(tree), tree.parents, strict=True)):
+            if depth > len(written_tokens) or written_node[depth - 1] != parent:
                 continue
             accepted = tree.tokens[node] == written_tokens[depth - 1]
-            self._count(_probability(conditionals[node]), depth, accepted)
             if accepted:
                 written_node[depth] = node
-                matched_depth = depth
+            self._count(_probability(conditionals[node]), depth, accepted)
 
     def best_conditionals(self) -> tuple[float, ...]:
         """The highest conditional acceptance that a guess could be given now, at depth 1, 2, and 3 or more."""

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headstart.decoding.calibration import Calibrator
+from headstart.decoding.cost_curve import CostCurve
+from headstart.decoding.drafter import DraftRequest
+from headstart.decoding.lookup import LookupDrafter
+from headstart.decoding.policy import (
+    PROBE_INTERVAL,
+    ProbeSchedule,
+    allocate,
+    expected_speedup,
+    max_useful_nodes,
+)
+from headstart.decoding.statistics import AcceptanceStatistics
+from headstart.decoding.trees import chain
+from headstart.decoding.verify import verify
+from headstart.records import EMPTY_TREE, SamplingParams
+
+# a good CPU kernel: eight rows cost 1.6 times one
+CURVE = CostCurve({1: 0.0040, 2: 0.0043, 4: 0.0048, 8: 0.0064, 16: 0.0090, 32: 0.0160})
+
+
+def test_a_row_that_does_not_pay_alone_may_pay_with_its_tile() -> None:
+    stepped = CostCurve({1: 1.0, 2: 1.8, 8: 1.8, 9: 3.6})
+    (part,) = allocate([chain(range(12), [0.95] * 12)], 1, stepped, 64)
+    assert allocate([chain([1], [0.7])], 1, stepped, 64) == [EMPTY_TREE]
+    assert len(part) == 7
+
+
+def test_certain_guesses_are_not_taken_where_rows_cost_as_much_as_passes() -> None:
+    proportional = CostCurve({1: 1.0})
+    assert allocate([chain(range(8), [1.0] * 8)], 1, proportional, 64) == [EMPTY_TREE]
+
+
+def test_a_gain_within_the_noise_is_left() -> None:
+    tree = chain([1], [0.075 + 0.019])
+    assert expected_speedup([tree], 1, CURVE) > 1.0
+    assert allocate([tree], 1, CURVE, 64) == [EMPTY_TREE]
+
+
+def test_rows_go_to_the_sequence_whose_guesses_are_likelier() -> None:
+    sure, unsure = chain(range(8), [0.95] * 8), chain(range(8), [0.3] * 8)
+    first, second = allocate([unsure, sure], 2, CURVE, max_rows=8)
+    assert len(second) > len(first)
+    assert len(first) + len(second) <= 6
+
+
+def test_drafts_shrink_as_the_batch_grows() -> None:
+    tree = chain(range(16), [0.8] * 16)
+    nodes = [
+        len(allocate([tree] * batch, batch, CostCurve({1: 1.0, 16: 1.6, 32: 3.2}), 256)[0]) for batch in (1, 8, 32)
+    ]
+    assert nodes[0] > nodes[1] > nodes[2] == 0
+
+
+def test_time_already_spent_on_drafting_does_not_speak_for_plain_decoding() -> None:
+    tree = chain(range(4), [0.5] * 4)
+    assert len(allocate([tree], 1, CURVE, 64, draft_cost_s=0.002)[0]) >= len(allocate([tree], 1, CURVE, 64)[0]) > 0
+
+
+def test_a_dear_drafter_is_not_asked_where_a_cheap_one_is() -> None:
+    assert max_useful_nodes([0.3], 1, 1, CURVE, 64) > 0
+    assert max_useful_nodes([0.3], 1, 1, CURVE, 64, draft_cost_s=0.004) == 0
+
+
+def test_expected_speedup_is_tau_over_v_plus_c() -> None:
+    tree = chain(range(7), [1.0] * 7)
+    assert expected_speedup([tree], 1, CURVE, draft_cost_s=0.0004) == pytest.approx(8 / (1.6 + 0.1))
+    assert expected_speedup([EMPTY_TREE], 1, CURVE) == 1.0
+
+
+def test_a_drafter_that_never_pays_is_probed_now_and_then() -> None:
+    schedule = ProbeSchedule()
+    asked = [schedule.nodes_to_ask(0) for _ in range(3 * PROBE_INTERVAL)]
+    assert asked.count(1) == 3
+    assert asked.count(0) == len(asked) - 3
+    assert schedule.nodes_to_ask(6) == 6
+
+
+class Simulation:
+    """A drafter whose guesses are right with a given chance, under the whole policy."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.calibrator = Calibrator()
+
+    def drafted_nodes(self, acceptance: float, rounds: int, claimed: float = 0.8) -> list[int]:
+        drafted = []
+        for _ in range(rounds):
+            draft = chain([1] * 12, [claimed] * 12)
+            (part,) = allocate([self.calibrator.calibrate(draft)], 1, CURVE, 64)
+            choices = [1 if self.random.random() < acceptance else 0 for _ in range(len(part) + 1)]
+            verdict = verify(part, choices)
+            self.calibrator.observe(draft, [1] * len(verdict.kept_nodes) + [verdict.next_token])
+            drafted.append(len(part))
+        return drafted
+
+
+def test_wrong_guesses_lose_their_rows_and_right_ones_win_them_back() -> None:
+    simulation = Simulation(seed=1)
+    assert simulation.drafted_nodes(acceptance=0.0, rounds=1) != [0]
+    simulation.drafted_nodes(acceptance=0.0, rounds=40)
+    assert sum(simulation.drafted_nodes(acceptance=0.0, rounds=200)) == 0
+    simulation.drafted_nodes(acceptance=1.0, rounds=40)
+    assert min(simulation.drafted_nodes(acceptance=1.0, rounds=40)) >= 8
+
+
+def test_a_modest_drafter_gets_modest_drafts() -> None:
+    simulation = Simulation(seed=2)
+    simulation.drafted_nodes(acceptance=0.4, rounds=200)
+    drafted = simulation.drafted_nodes(acceptance=0.4, rounds=200)
+    assert 1 <= sum(drafted) / len(drafted) <= 4
+
+
+def decode_with_lookup(text: list[int], prompt_length: int) -> AcceptanceStatistics:
+    """Decode a text that is known, as the engine would, and count."""
+    drafter, calibrator, statistics = LookupDrafter(), Calibrator(), AcceptanceStatistics()
+    state = drafter.open(text[:prompt_length], SamplingParams(), seed=0)
+    written = prompt_length
+    while written < len(text):
+        (draft,) = drafter.propose([DraftRequest(state, 16, 16)])
+        (part,) = allocate([calibrator.calibrate(draft)], 1, CURVE, 64)
+        depth, node = 0, -1
+        while written + depth < len(text):
+            children = [
+                n for n in range(len(part)) if part.parents[n] == node and part.tokens[n] == text[written + depth]
+            ]
+            if not children:
+                break
+            node, depth = children[0], depth + 1
+        new = text[written : written + depth + 1]
+        written += len(new)
+        drafter.extend(state, new)
+        calibrator.observe(draft, new)
+        statistics.record(part, depth, len(new))
+    return statistics
+
+
+def test_text_that_does_not_repeat_is_decoded_plainly() -> None:
+    source = random.Random(3)
+    text = [source.randrange(300) for _ in range(1500)]  # words recur, what follows them does not
+    statistics = decode_with_lookup(text, prompt_length=500)
+    assert statistics.drafted_rounds / statistics.rounds < 0.05
+
+
+def test_text_that_repeats_is_drafted_in_long_chains() -> None:
+    source = random.Random(4)
+    passage = [source.randrange(300) for _ in range(200)]
+    statistics = decode_with_lookup(passage * 4, prompt_length=200)
+    assert statistics.mean_acceptance_length > 8
+    assert statistics.acceptance_rate > 0.9
