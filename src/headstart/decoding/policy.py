@@ -19,8 +19,8 @@ from headstart.records import EMPTY_TREE, Tree
 # cost is certain, then has the right of way.
 MARGIN = 0.02
 
-# While nothing pays, a drafter that costs time is asked once in so many rounds, to see whether that has changed.
-PROBE_INTERVAL = 32
+# While nothing pays, probing whether that has changed may take this share of the decoding time.
+PROBE_SHARE = 0.01
 
 
 def allocate(
@@ -116,27 +116,31 @@ def expected_speedup(trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, dr
 class ProbeSchedule:
     """Lets a drafter that does not pay at present show now and then that it would.
 
-    A drafter that is never asked is never observed. One whose guesses cost
-    nothing to speak of may be asked every round without being given rows; for
-    one that costs time, this asks for a single node every `PROBE_INTERVAL`th
-    round in which no node is useful.
+    A drafter that is never asked is never observed, and would never be asked
+    again. So it is asked for a single node, which need not be given a row, as
+    often as `PROBE_SHARE` of the time allows: a lookup in every round, heads
+    every few, a model of its own rarely.
     """
 
     def __init__(self) -> None:
-        """Begin as if the last round had drafted."""
-        self._idle_rounds = 0
+        """Begin without credit."""
+        self._credit = 0.0
 
-    def nodes_to_ask(self, useful_nodes: int) -> int:
+    def nodes_to_ask(self, useful_nodes: int, draft_cost: float = 1.0) -> int:
         """Nodes to ask of the drafter in this round.
 
         Args:
             useful_nodes: what `max_useful_nodes` said.
+            draft_cost: time of asking, as a share of the pass's; without
+                knowledge of it, as dear as a pass.
         """
         if useful_nodes > 0:
-            self._idle_rounds = 0
             return useful_nodes
-        self._idle_rounds += 1
-        return 1 if self._idle_rounds % PROBE_INTERVAL == 0 else 0
+        self._credit = min(self._credit, draft_cost) + PROBE_SHARE
+        if self._credit < draft_cost:
+            return 0
+        self._credit -= draft_cost
+        return 1
 
 
 def _probability(candidate: tuple[float, int]) -> float:

@@ -9,7 +9,7 @@ from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.drafter import DraftRequest
 from headstart.decoding.lookup import LookupDrafter
 from headstart.decoding.policy import (
-    PROBE_INTERVAL,
+    PROBE_SHARE,
     ProbeSchedule,
     allocate,
     expected_speedup,
@@ -73,12 +73,24 @@ def test_expected_speedup_is_tau_over_v_plus_c() -> None:
     assert expected_speedup([EMPTY_TREE], 1, CURVE) == 1.0
 
 
-def test_a_drafter_that_never_pays_is_probed_now_and_then() -> None:
+@pytest.mark.parametrize("draft_cost", [0.0, 0.004, 0.1, 1.0, 3.0])
+def test_a_drafter_that_does_not_pay_is_probed_as_often_as_the_share_allows(draft_cost: float) -> None:
+    schedule, rounds = ProbeSchedule(), 1000
+    probes = sum(schedule.nodes_to_ask(0, draft_cost) for _ in range(rounds))
+    affordable = rounds if draft_cost <= PROBE_SHARE else int(rounds * PROBE_SHARE / draft_cost)
+    assert probes == pytest.approx(affordable, abs=1)
+    assert probes * draft_cost <= rounds * PROBE_SHARE + 1e-9
+
+
+def test_probes_are_not_saved_up_for_later() -> None:
     schedule = ProbeSchedule()
-    asked = [schedule.nodes_to_ask(0) for _ in range(3 * PROBE_INTERVAL)]
-    assert asked.count(1) == 3
-    assert asked.count(0) == len(asked) - 3
-    assert schedule.nodes_to_ask(6) == 6
+    for _ in range(1000):
+        schedule.nodes_to_ask(0, draft_cost=3.0)
+    assert sum(schedule.nodes_to_ask(0, draft_cost=0.1) for _ in range(11)) <= 2
+
+
+def test_a_drafter_that_pays_is_asked_for_what_is_useful() -> None:
+    assert [ProbeSchedule().nodes_to_ask(useful, draft_cost=1.0) for useful in (1, 6)] == [1, 6]
 
 
 class Simulation:
