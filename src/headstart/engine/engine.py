@@ -110,19 +110,10 @@ class Engine:
             UnsupportedError: this build cannot run the model.
             ConfigError: an unknown `draft`.
         """
-        # late, so that the engine itself needs neither file formats nor the native module
-        from headstart.checkpoint import open_checkpoint
-        from headstart.decoding.lookup import LookupDrafter
-        from headstart.runtime.native import load_trunk
+        from headstart.engine.loading import load_parts  # late: see there
 
-        drafters = {"auto": LookupDrafter, "lookup": LookupDrafter, "off": lambda: None}
-        if draft not in drafters:
-            raise ConfigError(f"draft = {draft!r}: it must be one of {', '.join(drafters)}.")
-        checkpoint = open_checkpoint(source)
-        trunk = load_trunk(checkpoint, threads=threads)
-        return cls(trunk, checkpoint.tokenizer(), drafter=drafters[draft](), **settings)
-
-    # ------------------------------------------------------------------ one pass
+        trunk, tokenizer, drafter = load_parts(source, draft, threads)
+        return cls(trunk, tokenizer, drafter=drafter, **settings)
 
     def step(self) -> list[Event]:
         """Run one pass, and return all news that were not fetched yet.
@@ -146,7 +137,10 @@ class Engine:
             decisions = self._run(passed)
             now = time.perf_counter()
             for round_, decision in zip(rounds, decisions, strict=True):
-                self._settle(round_, decision, now)
+                try:
+                    self._settle(round_, decision, now)
+                except Exception as error:
+                    self._fail(round_.sequence, error)
         finally:
             # pages reserved for rows that did not come to be final; none after a pass that went through
             self._scheduler.rollback()
@@ -173,8 +167,7 @@ class Engine:
         """Make a round's yield final: stop rules, cache, counts, drafter, news."""
         sequence = round_.sequence
         if decision.error is not None:
-            self._finish(sequence, "error", decision.error)
-            return
+            raise decision.error
         ending = sequence.stop_rules.accept(decision.tokens)
         tokens = decision.tokens[: ending.num_tokens]
         kept_nodes = decision.kept_nodes[: ending.num_tokens]
@@ -202,8 +195,6 @@ class Engine:
             sources, destinations = [first + node for node, _ in misplaced], [first + place for _, place in misplaced]
             self._trunk.move(pages.array, sources, destinations)
         self._accounts.commit(pages, round_.num_tokens + len(kept_nodes), round_.sequence.tokens)
-
-    # ------------------------------------------------------------------ requests
 
     def submit(self, prompt: str | Iterable[int], params: SamplingParams = _GREEDY) -> int:
         """Take in a request.
@@ -251,7 +242,10 @@ class Engine:
         sequence = self._living.get(sequence_id)
         if sequence is None:
             return False
-        self._finish(sequence, "cancelled")
+        text, _ = sequence.stop_rules.finish()  # held back so far: a stop string can no longer come of it
+        sequence.text.append(text)
+        self._outbox.post(Event(sequence_id, text=text, finish_reason="cancelled"))
+        self._retire(sequence, "cancelled")
         return True
 
     def completion(self, sequence_id: int) -> Completion:
@@ -318,8 +312,6 @@ class Engine:
     def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """The prompt for a conversation (`role` and `content` in each message), up to where the model answers."""
         return self._tokenizer.encode_chat(messages)
-
-    # ------------------------------------------------------------------ state
 
     @property
     def idle(self) -> bool:
@@ -389,20 +381,19 @@ class Engine:
             else:
                 return  # someone else fetched their last events
 
-    def _finish(self, sequence: SequenceState, reason: FinishReason, error: Exception | None = None) -> None:
-        """End a sequence between rounds, with the text that was held back for it."""
-        text, _ = sequence.stop_rules.finish()
-        sequence.text.append(text)
-        self._outbox.post(Event(sequence.id, text=text, finish_reason=reason))
-        self._retire(sequence, reason, error)
+    def _fail(self, sequence: SequenceState, error: Exception) -> None:
+        """End a sequence that met an error; the others go on."""
+        self._outbox.post(Event(sequence.id, finish_reason="error"))
+        self._retire(sequence, error)
 
-    def _retire(self, sequence: SequenceState, reason: FinishReason, error: Exception | None = None) -> None:
-        """Give back all that a sequence holds, and keep its account."""
+    def _retire(self, sequence: SequenceState, outcome: FinishReason | Exception) -> None:
+        """Give back all that a sequence holds, and keep its account or its error."""
         self._scheduler.remove(sequence)
         self._drafting.close(sequence)
         del self._living[sequence.id]
-        self._outbox.keep(sequence.id, error or sequence.completion(reason, self._drafting.name))
         self._statistics.acceptance.merge(sequence.statistics)
+        is_error = isinstance(outcome, Exception)
+        self._outbox.keep(sequence.id, outcome if is_error else sequence.completion(outcome, self._drafting.name))
 
     def _forget(self, ids: Collection[int]) -> None:
         """Cancel what lives of `ids`, and drop their news and accounts."""

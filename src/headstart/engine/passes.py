@@ -112,8 +112,11 @@ def decide(trunk: Trunk, passed: Pass) -> list[Decision]:
     plain decoding would have met it: one after a node that is not kept does
     not count.
     """
+    asked = [choice for own in passed.choices for choice in own]
+    if not asked:
+        return [_NO_DECISION] * len(passed.rounds)
     try:
-        chosen, logprobs = trunk.choose([choice for own in passed.choices for choice in own])
+        chosen, logprobs = trunk.choose(asked)
     except Exception:
         return [_decide_alone(trunk, round_, own) for round_, own in zip(passed.rounds, passed.choices, strict=True)]
     decisions = []

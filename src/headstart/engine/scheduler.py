@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from headstart.engine.cache import PageAccounts, num_pages_for
+from headstart.engine.cache import PageAccounts, PageTable, num_pages_for
 from headstart.engine.sequence import Sequence
 from headstart.errors import ConfigError
 from headstart.records import EMPTY_TREE, Tree
@@ -110,6 +110,7 @@ class Scheduler:
         """Take out a sequence that has ended, wherever it stands, and give back its pages."""
         if sequence.pages is None:
             self._waiting.remove(sequence)
+            self._retry_above = -1  # another may be at the head now
         else:
             self._running.remove(sequence)
             self._give_back(sequence)
@@ -169,8 +170,10 @@ class Scheduler:
                 return
             sequence = self._waiting[0]
             pages = self._accounts.open(sequence.tokens)
-            # one page of growth for each running sequence, so that a newcomer is not driven out at once
-            needed = num_pages_for(len(sequence.tokens)) - len(pages.pages) + len(self._running)
+            # what all of them still need for the tokens they know, and a page of growth for each that
+            # runs, so that the newcomer is not driven out at once
+            needed = sum(1 + _pages_missing(running, running.pages) for running in self._running)
+            needed += _pages_missing(sequence, pages)
             if self._running and needed > self._accounts.num_available:
                 self._accounts.close(pages)
                 self._retry_above = self._accounts.num_available
@@ -199,3 +202,9 @@ class Scheduler:
         self._accounts.close(sequence.pages)
         sequence.pages = None
         self._retry_above = -1
+
+
+def _pages_missing(sequence: Sequence, pages: PageTable | None) -> int:
+    """Pages that a sequence needs for its known tokens beyond those in `pages`."""
+    assert pages is not None
+    return max(0, num_pages_for(len(sequence.tokens)) - len(pages.pages))

@@ -99,8 +99,6 @@ class Sequence:
             drafter: the name of what proposed for it.
         """
         statistics = self.statistics
-        first, last, admitted = self.first_token_s, self.last_token_s, self.admitted_s
-        wrote = first is not None and last is not None and admitted is not None
         return Completion(
             text="".join(self.text),
             token_ids=tuple(self.tokens[self.num_prompt :]),
@@ -113,8 +111,13 @@ class Sequence:
             accepted_by_depth=tuple(statistics.accepted_by_depth),
             drafted_by_depth=tuple(statistics.drafted_by_depth),
             reached_by_depth=tuple(statistics.reached_by_depth),
-            generation_s=last - first if wrote else 0.0,
-            prefill_s=first - admitted if wrote else 0.0,
+            generation_s=_between(self.first_token_s, self.last_token_s),
+            prefill_s=_between(self.admitted_s, self.first_token_s),
             drafter=drafter,
             logprobs=tuple(self.logprobs),
         )
+
+
+def _between(start_s: float | None, end_s: float | None) -> float:
+    """Seconds from one moment to another; 0 if either never came."""
+    return end_s - start_s if start_s is not None and end_s is not None else 0.0

@@ -1,0 +1,68 @@
+"""An engine over the toy trunk, and plain decoding without any engine to compare it with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from headstart.decoding.cost_curve import CostCurve
+from headstart.decoding.drafter import Drafter
+from headstart.engine import Engine
+from headstart.engine.cache import num_pages_for
+from headstart.records import SamplingParams
+from headstart.runtime.protocol import Choice, Rows
+from headstart.testing.byte_tokenizer import ByteTokenizer
+from headstart.testing.toy_trunk import ToyTrunk
+
+# 38 letters and marks and the bytes of "é" and "€", so that characters can be split between tokens
+ALPHABET = b"abcdefghijklmnopqrstuvwxyz .,;:!?-()'\n" + bytes(sorted({*"é€".encode()}))
+VOCAB_SIZE = len(ALPHABET) + 1
+
+
+def make_toy_engine(drafter: Drafter | None = None, *, trunk: ToyTrunk | None = None, **settings: Any) -> Engine:
+    """An engine that needs no files; its rows are declared to be cheap, so that drafts get some.
+
+    Args:
+        drafter: who guesses.
+        trunk: another toy than the usual one.
+        **settings: those of `Engine`.
+    """
+    settings.setdefault("cost_curve", CostCurve({1: 1.0, 16: 1.5, 512: 40.0}))
+    return Engine(trunk or ToyTrunk(VOCAB_SIZE), ByteTokenizer(ALPHABET), drafter=drafter, **settings)
+
+
+def decode_without_engine(
+    trunk: ToyTrunk, prompt: Sequence[int], params: SamplingParams, seed: int, num_tokens: int
+) -> list[int]:
+    """Write tokens by running the whole text anew for each: no cache, no rounds, no drafts.
+
+    Args:
+        trunk: its cache is made anew.
+        prompt: token ids.
+        params: the law; nothing in it ends the text here.
+        seed: of the noise.
+        num_tokens: how many to write.
+    """
+    text = list(prompt)
+    chooser = trunk.make_chooser(params, seed, prompt, ())
+    for _ in range(num_tokens):
+        order = np.arange(len(text), dtype=np.int32)
+        num_pages = num_pages_for(len(text))
+        trunk.make_cache(num_pages)
+        trunk.forward(
+            Rows(
+                tokens=np.array(text, dtype=np.int32),
+                positions=order,
+                parents=order - np.int32(1),
+                sequences=np.zeros(len(text), dtype=np.int32),
+                page_tables=[np.arange(num_pages, dtype=np.int32)],
+                committed=np.zeros(1, dtype=np.int32),
+                wanted=order[-1:],
+            )
+        )
+        (token,), _ = trunk.choose([Choice(0, chooser, len(text), ())])
+        chooser.extend([token])
+        text.append(token)
+    return text[len(prompt) :]

@@ -1,0 +1,346 @@
+"""Requests in and results out: refusals, events, stops and cancellations inside drafts, errors that stay alone."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from headstart.engine import token_hash
+from headstart.errors import CapacityError, ConfigError, HeadstartError
+from headstart.records import SamplingParams
+from headstart.testing.drafters import OracleDrafter, RaisingDrafter, WrongDrafter
+from headstart.testing.toy_engine import ALPHABET, VOCAB_SIZE, make_toy_engine
+from headstart.testing.toy_trunk import ToyTrunk
+
+END = VOCAB_SIZE - 1
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+FREE = SamplingParams(max_tokens=40, ignore_eos=True)
+
+
+def plain(params: SamplingParams = FREE, prompt=PROMPT):
+    return make_toy_engine().generate(prompt, params)
+
+
+def oracle(prompt=PROMPT) -> OracleDrafter:
+    """Drafts what the model writes if nothing stops it."""
+    return OracleDrafter({tuple(prompt): plain(prompt=prompt).token_ids})
+
+
+@pytest.mark.parametrize(
+    ("prompt", "params", "error", "words"),
+    [
+        ([], FREE, ConfigError, "no tokens"),
+        ("", FREE, ConfigError, "no tokens"),
+        ([1, VOCAB_SIZE], FREE, ConfigError, "not in the vocabulary"),
+        ([-1], FREE, ConfigError, "not in the vocabulary"),
+        ([1.5], FREE, ConfigError, "list of ints"),
+        ([1] * 512, FREE, CapacityError, "Shorten the prompt"),
+        ([1] * 100, SamplingParams(max_tokens=200), CapacityError, "cache_tokens"),
+        ([1], SamplingParams(logit_bias={VOCAB_SIZE: 1.0}), ConfigError, "logit_bias"),
+        ([1], SamplingParams(stop_token_ids=(-3,)), ConfigError, "stop_token_ids"),
+        ([1], SamplingParams(allowed_tokens=(1, 99)), ConfigError, "allowed_tokens"),
+        ([1], SamplingParams(allowed_tokens=(1,), logit_bias={1: float("-inf")}), ConfigError, "No token"),
+        ([1], SamplingParams(logit_bias=dict.fromkeys(range(VOCAB_SIZE), float("-inf"))), ConfigError, "No token"),
+        ([1], SamplingParams(allowed_tokens=(END,), min_tokens=1), ConfigError, "min_tokens"),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_refused_when_it_comes(prompt, params, error, words):
+    engine = make_toy_engine(cache_tokens=256)
+    with pytest.raises(error, match=words):
+        engine.submit(prompt, params)
+    assert engine.idle
+    assert engine.generate(PROMPT, FREE).token_ids == plain().token_ids
+    engine.check_integrity()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_batch": 0},
+        {"max_rows": 4},
+        {"prefill_chunk": 0},
+        {"policy": "sometimes"},
+        {"max_nodes": 0},
+        {"max_depth": -1},
+        {"cache_tokens": 0},
+    ],
+)
+def test_a_setting_out_of_range_is_refused(settings):
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        make_toy_engine(**settings)
+
+
+def test_numpy_prompts_and_texts_are_taken():
+    assert make_toy_engine().generate(np.array(PROMPT), FREE).token_ids == plain().token_ids
+    text = make_toy_engine().generate("hello", FREE)
+    assert text.token_ids == plain(prompt=[ALPHABET.index(byte) for byte in b"hello"]).token_ids
+    assert text.prompt_tokens == 5
+
+
+def test_a_request_that_just_fits_the_cache_and_the_context_is_served():
+    assert len(plain(SamplingParams(max_tokens=9, ignore_eos=True)).token_ids) == 9
+    engine = make_toy_engine(cache_tokens=16)
+    assert len(engine.generate(PROMPT, SamplingParams(max_tokens=9, ignore_eos=True)).token_ids) == 9  # 8 + 9 - 1 slots
+    with pytest.raises(CapacityError):
+        engine.submit(PROMPT, SamplingParams(max_tokens=10))
+
+
+def test_the_context_ends_a_text_with_drafts_as_without():
+    def run(drafter):
+        engine = make_toy_engine(drafter, trunk=ToyTrunk(VOCAB_SIZE, max_context=32), policy="always")
+        return engine.generate(PROMPT, FREE)
+
+    alone, drafted = run(None), run(oracle())
+    assert (alone.finish_reason, len(alone.token_ids)) == ("context", 24)
+    assert (drafted.finish_reason, drafted.token_ids) == ("context", alone.token_ids)
+    assert drafted.rounds < alone.rounds
+
+
+@pytest.mark.parametrize("place", [0, 1, 5, 16, 17, 18])
+def test_a_stop_token_inside_a_draft_ends_the_text_there(place):
+    tokens = plain().token_ids
+    stop = tokens[place]
+    first = tokens.index(stop)
+    engine = make_toy_engine(oracle(), policy="always")
+    completion = engine.generate(PROMPT, replace(FREE, stop_token_ids=(stop,)))
+    assert completion.finish_reason == "stop"
+    assert completion.token_ids == tokens[: first + 1]
+    assert completion.text == plain(replace(FREE, max_tokens=first)).text if first else completion.text == ""
+    engine.check_integrity()
+
+
+@pytest.mark.parametrize("begin", range(0, 30, 3))
+def test_a_stop_string_inside_a_draft_ends_text_and_tokens_there(begin):
+    whole = plain()
+    stop = whole.text[begin : begin + 3]
+    completion = make_toy_engine(oracle(), policy="always").generate(PROMPT, replace(FREE, stop=(stop,)))
+    alone = plain(replace(FREE, stop=(stop,)))
+    assert (completion.text, completion.token_ids) == (alone.text, alone.token_ids)
+    assert completion.finish_reason == alone.finish_reason == "stop"
+    assert completion.text == whole.text[: whole.text.index(stop)]
+    assert len(completion.token_ids) < len(whole.token_ids)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 2, 16, 17, 18])
+def test_max_tokens_inside_a_draft(max_tokens):
+    engine = make_toy_engine(oracle(), policy="always")
+    completion = engine.generate(PROMPT, replace(FREE, max_tokens=max_tokens))
+    assert completion.token_ids == plain().token_ids[:max_tokens]
+    assert completion.finish_reason == "length"
+    assert completion.accepted == max_tokens - completion.rounds  # no node beyond the end was given a row
+
+
+def test_min_tokens_bars_end_tokens_in_every_row_of_a_draft():
+    eager = SamplingParams(max_tokens=12, min_tokens=7, logit_bias={END: 100.0})
+    alone = plain(eager)
+    assert (len(alone.token_ids), alone.token_ids[-1]) == (8, END)
+    drafter = OracleDrafter({tuple(PROMPT): alone.token_ids})
+    drafted = make_toy_engine(drafter, policy="always").generate(PROMPT, eager)
+    assert drafted.token_ids == alone.token_ids
+    assert drafted.rounds < 4
+
+
+def test_events_tell_the_same_story_as_the_completion():
+    engine = make_toy_engine(oracle(), policy="always")
+    sequence_id = engine.submit(PROMPT, replace(FREE, stop=("zz",), logprobs=1))
+    events = []
+    while not engine.idle:
+        events += engine.step()
+    completion = engine.completion(sequence_id)
+    assert tuple(token for event in events for token in event.token_ids) == completion.token_ids
+    assert "".join(event.text for event in events) == completion.text
+    assert sum(event.num_drafted_kept for event in events) == completion.accepted
+    assert tuple(entry for event in events for entry in event.logprobs) == completion.logprobs
+    assert [event.finish_reason for event in events] == [None] * (len(events) - 1) + [completion.finish_reason]
+    with pytest.raises(ConfigError, match="once"):
+        engine.completion(sequence_id)
+
+
+def test_a_fresh_seed_is_drawn_and_reported():
+    sampled = replace(FREE, temperature=1.0)
+    first, second = plain(sampled), plain(sampled)
+    assert first.seed != second.seed
+    assert first.token_ids != second.token_ids
+    assert plain(replace(sampled, seed=first.seed)).token_ids == first.token_ids
+
+
+def test_a_completion_is_not_to_be_had_early():
+    engine = make_toy_engine()
+    sequence_id = engine.submit(PROMPT, FREE)
+    with pytest.raises(ConfigError, match="still being written"):
+        engine.completion(sequence_id)
+    engine.close()
+    assert engine.idle
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+def test_cancelling_frees_everything_and_keeps_what_was_written(steps):
+    engine = make_toy_engine(oracle(), policy="always", max_batch=1, prefill_chunk=4)
+    doomed, other = engine.submit(PROMPT, FREE), engine.submit(PROMPT[:3], FREE)
+    for _ in range(steps):
+        engine.step()
+    assert engine.cancel(doomed)
+    assert not engine.cancel(doomed)
+    engine.check_integrity()
+    completion = engine.completion(doomed)
+    assert completion.finish_reason == "cancelled"
+    assert completion.token_ids == plain().token_ids[: len(completion.token_ids)]
+    while not engine.idle:
+        engine.step()
+    assert engine.completion(other).token_ids == plain(prompt=PROMPT[:3]).token_ids
+    assert engine.num_running == 0
+
+
+def test_a_stream_that_is_closed_early_leaves_no_trace():
+    drafter = oracle()
+    engine = make_toy_engine(drafter)
+    other = engine.submit(PROMPT, FREE)
+    stream = engine.stream(PROMPT, FREE)
+    first = next(stream)
+    stream.close()
+    engine.check_integrity()
+    assert (engine.num_running, drafter.num_open) == (1, 1)
+    with pytest.raises(ConfigError):
+        engine.completion(first.sequence_id)
+    events = []
+    while not engine.idle:
+        events += engine.step()
+    assert {event.sequence_id for event in events} == {other}
+    assert tuple(token for event in events for token in event.token_ids) == plain().token_ids  # none was lost
+    assert drafter.num_open == 0
+
+
+def test_two_streams_in_turn_each_get_their_own():
+    engine = make_toy_engine()
+    prompts = (PROMPT, PROMPT[:2])
+    streams = [engine.stream(prompt, FREE) for prompt in prompts]
+    written: list[list[int]] = [[], []]
+    for pair in zip(*streams, strict=False):
+        for event, tokens in zip(pair, written, strict=True):
+            tokens.extend(event.token_ids)
+    for event in streams[1]:
+        written[1].extend(event.token_ids)
+    assert [tuple(tokens) for tokens in written] == [plain(prompt=prompt).token_ids for prompt in prompts]
+
+
+def test_parameters_for_each_prompt():
+    engine = make_toy_engine()
+    short = replace(FREE, max_tokens=3)
+    assert [len(c.token_ids) for c in engine.generate_many([PROMPT, PROMPT], [short, FREE])] == [3, 40]
+    with pytest.raises(ConfigError, match="one for each"):
+        engine.generate_many([PROMPT], [short, FREE])
+    with pytest.raises(ConfigError):
+        engine.generate_many([PROMPT, []], FREE)
+    assert engine.idle
+    engine.check_integrity()
+
+
+class FaultyTrunk(ToyTrunk):
+    """Raises in a pass, or gives a logit that is not a number to rows that run a certain token."""
+
+    fail_passes = 0
+    bad_token: int | None = None
+
+    def forward(self, rows):
+        if self.fail_passes:
+            self.fail_passes -= 1
+            raise MemoryError("as ordered")
+        super().forward(rows)
+        for index, row in enumerate(rows.wanted):
+            if rows.tokens[row] == self.bad_token:
+                self._logits[index][0] = np.nan
+
+
+def test_a_pass_that_raises_is_taken_back_and_can_be_tried_again():
+    trunk = FaultyTrunk(VOCAB_SIZE)
+    engine = make_toy_engine(oracle(), trunk=trunk, policy="always")
+    sequence_id = engine.submit(PROMPT, FREE)
+    engine.step()
+    trunk.fail_passes = 2
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            engine.step()
+        engine.check_integrity()
+    while not engine.idle:
+        engine.step()
+    assert engine.completion(sequence_id).token_ids == plain().token_ids
+
+
+def test_an_error_in_one_sequence_leaves_the_others_alone():
+    trunk = FaultyTrunk(VOCAB_SIZE)
+    healthy = [prompt for prompt in ([7, 8], [9, 10, 11]) if trunk.bad_token not in plain(prompt=prompt).token_ids]
+    texts = [plain(prompt=prompt).token_ids for prompt in healthy]
+    trunk.bad_token = next(token for token in plain().token_ids[2:] if all(token not in text for text in texts))
+    engine = make_toy_engine(trunk=trunk)
+    ids = [engine.submit(prompt, FREE) for prompt in (healthy[0], PROMPT, healthy[1])]
+    events = []
+    while not engine.idle:
+        events += engine.step()
+        engine.check_integrity()
+    assert [event.finish_reason for event in events if event.sequence_id == ids[1]][-1] == "error"
+    with pytest.raises(HeadstartError, match="logit"):
+        engine.completion(ids[1])
+    assert [engine.completion(ids[0]).token_ids, engine.completion(ids[2]).token_ids] == texts
+
+
+def test_an_error_behind_a_rejected_draft_is_none():
+    tokens = plain().token_ids
+    trunk = FaultyTrunk(VOCAB_SIZE)
+    trunk.bad_token = next(token for token in range(VOCAB_SIZE) if token not in tokens and token not in PROMPT)
+    drafter = WrongDrafter({tuple(PROMPT): tokens}, VOCAB_SIZE)
+    drafter._vocab_size = VOCAB_SIZE
+    drafter.guess = lambda known, max_nodes, max_depth: _chain_of(trunk.bad_token, max_depth)  # type: ignore[method-assign]
+    engine = make_toy_engine(drafter, trunk=trunk, policy="always", max_depth=3)
+    completion = engine.generate(PROMPT, FREE)
+    assert completion.token_ids == tokens
+    assert completion.drafted > 0
+
+
+def _chain_of(token, depth):
+    from headstart.decoding.trees import chain
+
+    return chain([token] * depth, [0.9] * depth)
+
+
+@pytest.mark.parametrize("method", ["open", "extend", "propose", "close"])
+def test_a_drafter_that_raises_is_reported_once_and_done_without(method, caplog):
+    drafter = RaisingDrafter(method)
+    engine = make_toy_engine(drafter, policy="always")
+    with caplog.at_level(logging.WARNING, logger="headstart"):
+        completions = engine.generate_many([PROMPT, PROMPT[:4], PROMPT[:5]], FREE)
+    assert [token_hash(completion.token_ids) for completion in completions] == [
+        token_hash(plain(prompt=prompt).token_ids) for prompt in (PROMPT, PROMPT[:4], PROMPT[:5])
+    ]
+    assert engine.statistics.drafter_faults == 3
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
+    engine.check_integrity()
+
+
+def test_only_the_sequence_that_a_drafter_chokes_on_goes_without():
+    class Choking(OracleDrafter):
+        def guess(self, tokens, max_nodes, max_depth):
+            if tokens[0] == 7:
+                raise ValueError("seven")
+            return super().guess(tokens, max_nodes, max_depth)
+
+    drafter = Choking({tuple(PROMPT): plain().token_ids})
+    engine = make_toy_engine(drafter, policy="always")
+    choked, served = engine.generate_many([[7, 8], PROMPT], FREE)
+    assert (choked.drafted, choked.token_ids) == (0, plain(prompt=[7, 8]).token_ids)
+    assert served.accepted > 20
+    assert engine.statistics.drafter_faults == 1
+    assert drafter.num_open == 0
+
+
+def test_chat_goes_through_the_tokenizer():
+    engine = make_toy_engine()
+    assert engine.encode_chat([{"role": "user", "content": "ab"}]) == [0, 1, END]
+
+
+def test_token_hash_is_of_little_endian_int32():
+    import hashlib
+
+    assert token_hash([1, 258]) == hashlib.sha256(b"\1\0\0\0\2\1\0\0").hexdigest()
