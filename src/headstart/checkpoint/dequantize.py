@@ -138,7 +138,7 @@ def _q4_k(blocks: Blocks) -> Floats:
 def _q5_k(blocks: Blocks) -> Floats:
     low = _halves(blocks["nibbles"].reshape(-1, 4, 32)).reshape(-1, 8, 32)
     groups = np.arange(8, dtype=np.uint8)[:, None]
-    fifth = (blocks["fifth_bits"][:, None, :] >> groups) & 1  # [B, 8, 32]: bit g is group g's
+    fifth = (blocks["fifth_bits"][:, None, :] >> groups) & np.uint8(1)  # [B, 8, 32]: bit g is group g's
     return _scaled_groups(blocks, low | (fifth << np.uint8(4)))
 
 

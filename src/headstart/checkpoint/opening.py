@@ -89,7 +89,7 @@ def open_checkpoint(source: str | Path, *, revision: str | None = None) -> Check
         (49152, 576)
     """
     path = Path(source)
-    if path.exists():
+    if _exists(path):
         if revision is not None:
             raise ConfigError(f"revision = {revision!r} has no effect: {path} is a local path. Leave it out.")
     elif _HUB_NAME.fullmatch(str(source)):
@@ -100,6 +100,13 @@ def open_checkpoint(source: str | Path, *, revision: str | None = None) -> Check
             "Give a .gguf file, a folder with config.json and *.safetensors, or a hub name."
         )
     return _open_folder(path) if path.is_dir() else _open_gguf(path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long, or a folder that may not be searched
+        return False
 
 
 def _open_gguf(path: Path) -> Checkpoint:
@@ -115,7 +122,10 @@ def _open_gguf(path: Path) -> Checkpoint:
 
 
 def _open_folder(folder: Path) -> Checkpoint:
-    names = {entry.name for entry in folder.iterdir()}
+    try:
+        names = {entry.name for entry in folder.iterdir()}
+    except OSError as error:
+        raise CheckpointError(f"{folder}: the folder cannot be read ({error}). Check its permissions.") from error
     if "config.json" in names and any(name.endswith(".safetensors") for name in names):
         return _open_huggingface(folder)
     gguf_names = sorted(name for name in names if name.endswith(".gguf"))

@@ -9,6 +9,7 @@ Source: https://github.com/huggingface/safetensors, section "Format".
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from headstart.errors import CheckpointError, UnsupportedError
 
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
+_MAX_DIMENSIONS = 32
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 
 
@@ -39,7 +41,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     header, data_start = _read_header(buffer, path)
     header.pop("__metadata__", None)
     entries = sorted(
-        ((name, *_parse_entry(path, name, entry)) for name, entry in header.items()), key=lambda entry: entry[3]
+        ((name, *_parse_entry(path, name, entry)) for name, entry in header.items()), key=lambda entry: entry[3:]
     )
     whole = np.frombuffer(buffer, np.uint8)
     tensors: dict[str, Tensor] = {}
@@ -98,6 +100,9 @@ def _parse_entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, 
     kind, shape, offsets = (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
     if not (isinstance(kind, str) and _are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
         _fail(path, f"the entry of tensor {name!r} is malformed: {str(entry)[:200]}")
+    # an empty tensor may claim axes of any length, which no array could have
+    if len(shape) > _MAX_DIMENSIONS or math.prod(size or 1 for size in shape) >= 1 << 60:
+        _fail(path, f"tensor {name!r} has the shape {str(shape)[:200]}")
     layout = KINDS.get(kind)
     if layout is None or layout.block_values != 1:
         raise UnsupportedError(

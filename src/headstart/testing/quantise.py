@@ -55,7 +55,7 @@ def _inverse(scale: Floats) -> Floats:
 
 def _pack_halves(levels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """[..., 2, n] to [..., n]: first values to the low nibbles, second to the high ones."""
-    return (levels[..., 0, :] & 15) | (levels[..., 1, :] << np.uint8(4))
+    return (levels[..., 0, :] & np.uint8(15)) | (levels[..., 1, :] << np.uint8(4))
 
 
 def _new_blocks(values: Floats, layout: Kind) -> Blocks:
