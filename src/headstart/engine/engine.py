@@ -19,14 +19,14 @@ from headstart.decoding.drafter import Drafter
 from headstart.engine.cache import PageAccounts, choose_num_pages
 from headstart.engine.drafting import DraftConfig, Drafting, Policy
 from headstart.engine.outbox import Outbox
-from headstart.engine.passes import Decision, Pass, build_pass, decide
-from headstart.engine.requests import check_params, check_prompt, check_room, params_for_each
+from headstart.engine.passes import Pass, build_pass
+from headstart.engine.requests import Limits, params_for_each, read_request
 from headstart.engine.scheduler import Round, Scheduler, SchedulerConfig
 from headstart.engine.sequence import Sequence as SequenceState
 from headstart.engine.statistics import EngineStatistics
-from headstart.engine.stopping import StopRules
 from headstart.engine.text import Tokenizer
 from headstart.engine.timing import measure_cost_curve
+from headstart.engine.verification import Decision, make_verification
 from headstart.errors import ConfigError
 from headstart.records import Completion, Event, FinishReason, SamplingParams
 from headstart.runtime.protocol import PAGE_TOKENS, Trunk
@@ -51,6 +51,7 @@ class Engine:
         policy: Policy = "measured",
         max_nodes: int = 16,
         max_depth: int = 16,
+        verification: str = "choice",
         cost_curve: CostCurve | None = None,
         max_batch: int = 16,
         max_rows: int = 512,
@@ -67,6 +68,7 @@ class Engine:
             policy: see `DraftConfig`.
             max_nodes: drafted nodes at most for a sequence and round.
             max_depth: draft depth at most.
+            verification: see `make_verification`.
             cost_curve: of the trunk on this machine; measured here if not given.
             max_batch: sequences that run at the same time.
             max_rows: rows of one pass at most.
@@ -87,6 +89,8 @@ class Engine:
             cost_curve = measure_cost_curve(trunk, num_pages, max_rows)
         self._trunk = trunk
         self._tokenizer = tokenizer
+        self._limits = Limits(trunk.vocab_size, trunk.max_context, num_pages * PAGE_TOKENS)
+        self._verification = make_verification(verification, trunk)
         self._accounts = PageAccounts(num_pages, share_prefixes=share_prefixes)
         self._scheduler = Scheduler(self._accounts, scheduler_config)
         self._drafting = Drafting(drafter, draft_config, trunk.vocab_size, cost_curve)
@@ -150,7 +154,7 @@ class Engine:
         """Run the rows and choose; account for the time."""
         started = time.perf_counter()
         self._trunk.forward(passed.rows)
-        decisions = decide(self._trunk, passed)
+        decisions = self._verification.decide(passed)
         seconds = time.perf_counter() - started
         num_rows = len(passed.rows.tokens)
         if len(passed.rows.wanted) == num_rows:
@@ -211,13 +215,7 @@ class Engine:
             ConfigError: an empty prompt, or ids or parameters that cannot hold.
             CapacityError: it would not fit into the context or the cache even alone.
         """
-        tokens = check_prompt(
-            self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt, self._trunk.vocab_size
-        )
-        check_room(len(tokens), params, self._trunk.max_context, self._accounts.num_pages * PAGE_TOKENS)
-        context_left = self._trunk.max_context - len(tokens)
-        stop_rules = StopRules(params, self._tokenizer.end_ids, self._tokenizer.stream(), context_left)
-        check_params(params, stop_rules.end_tokens, self._trunk.vocab_size)
+        tokens, stop_rules = read_request(prompt, params, self._tokenizer, self._limits)
         seed = secrets.randbits(64) if params.seed is None else params.seed
         sequence = SequenceState(
             id=next(self._ids),
@@ -225,7 +223,7 @@ class Engine:
             seed=seed,
             tokens=tokens,
             num_prompt=len(tokens),
-            chooser=self._trunk.make_chooser(params, seed, tokens, stop_rules.end_tokens),
+            chooser=self._verification.make_chooser(params, seed, tokens, stop_rules.end_tokens),
             stop_rules=stop_rules,
         )
         self._drafting.open(sequence)
@@ -392,8 +390,8 @@ class Engine:
         self._drafting.close(sequence)
         del self._living[sequence.id]
         self._statistics.acceptance.merge(sequence.statistics)
-        is_error = isinstance(outcome, Exception)
-        self._outbox.keep(sequence.id, outcome if is_error else sequence.completion(outcome, self._drafting.name))
+        result = outcome if isinstance(outcome, Exception) else sequence.completion(outcome, self._drafting.name)
+        self._outbox.keep(sequence.id, result)
 
     def _forget(self, ids: Collection[int]) -> None:
         """Cancel what lives of `ids`, and drop their news and accounts."""

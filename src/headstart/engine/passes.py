@@ -1,4 +1,4 @@
-"""From rounds to the rows of one trunk pass, and from its choices to decisions.
+"""From rounds to the rows of one trunk pass.
 
 The rows of a round stand in slot order: pending tokens first, then drafted
 nodes in the order of their tree.
@@ -15,10 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headstart.decoding.verify import verify
 from headstart.engine.scheduler import Round
-from headstart.records import TokenLogprobs
-from headstart.runtime.protocol import Choice, Rows, Trunk
+from headstart.runtime.protocol import Choice, Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,27 +33,6 @@ class Pass:
     rows: Rows
     rounds: Sequence[Round]
     choices: Sequence[Sequence[Choice]]
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What the trunk wrote in one round.
-
-    Attributes:
-        kept_nodes: accepted nodes, from the root's child down.
-        tokens: their tokens and the trunk's own after them; empty for a round
-            that did not reach its root.
-        logprobs: one entry for each token, or none.
-        error: why nothing could be chosen.
-    """
-
-    kept_nodes: tuple[int, ...] = ()
-    tokens: tuple[int, ...] = ()
-    logprobs: tuple[TokenLogprobs, ...] = ()
-    error: Exception | None = None
-
-
-_NO_DECISION = Decision()
 
 
 def build_pass(rounds: Sequence[Round]) -> Pass:
@@ -103,59 +80,3 @@ def build_pass(rounds: Sequence[Round]) -> Pass:
         wanted=np.array(wanted, dtype=np.int32),
     )
     return Pass(rows, rounds, choices)
-
-
-def decide(trunk: Trunk, passed: Pass) -> list[Decision]:
-    """Let the trunk choose at every wanted row, and keep the drafted nodes that agree.
-
-    A choice that fails is the failure of its own sequence only, and only if
-    plain decoding would have met it: one after a node that is not kept does
-    not count.
-    """
-    asked = [choice for own in passed.choices for choice in own]
-    if not asked:
-        return [_NO_DECISION] * len(passed.rounds)
-    try:
-        chosen, logprobs = trunk.choose(asked)
-    except Exception:
-        return [_decide_alone(trunk, round_, own) for round_, own in zip(passed.rounds, passed.choices, strict=True)]
-    decisions = []
-    start = 0
-    for round_, own in zip(passed.rounds, passed.choices, strict=True):
-        end = start + len(own)
-        decisions.append(_decision(round_, chosen[start:end], logprobs[start:end]) if own else _NO_DECISION)
-        start = end
-    return decisions
-
-
-def _decision(round_: Round, chosen: Sequence[int], logprobs: Sequence[TokenLogprobs | None]) -> Decision:
-    verdict = verify(round_.tree, chosen)
-    kept = verdict.kept_nodes
-    tokens = (*(round_.tree.tokens[node] for node in kept), verdict.next_token)
-    entries = (logprobs[0], *(logprobs[node + 1] for node in kept))
-    return Decision(kept, tokens, tuple(entry for entry in entries if entry is not None))
-
-
-def _decide_alone(trunk: Trunk, round_: Round, own: Sequence[Choice]) -> Decision:
-    """Choose one by one along the kept path, as plain decoding would."""
-    if not own:
-        return _NO_DECISION
-    tree = round_.tree
-    # a node whose choice was not needed gets one that no token equals
-    chosen = [-1] * len(own)
-    logprobs: list[TokenLogprobs | None] = [None] * len(own)
-    at = -1
-    try:
-        while True:
-            (chosen[at + 1],), (logprobs[at + 1],) = trunk.choose((own[at + 1],))
-            following = (
-                node
-                for node, (token, parent) in enumerate(zip(tree.tokens, tree.parents, strict=True))
-                if parent == at and token == chosen[at + 1]
-            )
-            node = next(following, None)
-            if node is None:
-                return _decision(round_, chosen, logprobs)
-            at = node
-    except Exception as error:
-        return Decision(error=error)

@@ -5,9 +5,49 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
+from headstart.engine.stopping import StopRules
+from headstart.engine.text import Tokenizer
 from headstart.errors import CapacityError, ConfigError
 from headstart.records import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request has to fit into.
+
+    Attributes:
+        vocab_size: token ids are below it.
+        max_context: tokens of prompt and text together at most.
+        cache_slots: slots of the whole cache.
+    """
+
+    vocab_size: int
+    max_context: int
+    cache_slots: int
+
+
+def read_request(
+    prompt: str | Iterable[int], params: SamplingParams, tokenizer: Tokenizer, limits: Limits
+) -> tuple[list[int], StopRules]:
+    """The tokens of a request and the rules that end its text.
+
+    Args:
+        prompt: a text, or token ids.
+        params: its parameters.
+        tokenizer: for the text, and for what will be written.
+        limits: of the engine.
+
+    Raises:
+        ConfigError: an empty prompt, or ids or parameters that cannot hold.
+        CapacityError: it would not fit even alone.
+    """
+    tokens = check_prompt(tokenizer.encode(prompt) if isinstance(prompt, str) else prompt, limits.vocab_size)
+    check_room(len(tokens), params, limits)
+    stop_rules = StopRules(params, tokenizer.end_ids, tokenizer.stream(), limits.max_context - len(tokens))
+    check_params(params, stop_rules.end_tokens, limits.vocab_size)
+    return tokens, stop_rules
 
 
 def check_prompt(prompt: Iterable[int], vocab_size: int) -> list[int]:
@@ -55,23 +95,23 @@ def check_params(params: SamplingParams, end_tokens: Collection[int], vocab_size
         )
 
 
-def check_room(num_prompt: int, params: SamplingParams, max_context: int, cache_slots: int) -> None:
+def check_room(num_prompt: int, params: SamplingParams, limits: Limits) -> None:
     """Refuse a request that would not fit even alone.
 
     Raises:
         CapacityError: the prompt leaves no room in the context, or the request may outgrow the cache.
     """
-    if num_prompt >= max_context:
+    if num_prompt >= limits.max_context:
         raise CapacityError(
-            f"The prompt has {num_prompt} tokens; the context holds {max_context}, of which at least 1 must be "
+            f"The prompt has {num_prompt} tokens; the context holds {limits.max_context}, of which at least 1 must be "
             "left to write. Shorten the prompt."
         )
     # the last token is never run, so it needs no slot
-    needed = min(num_prompt + params.max_tokens, max_context) - 1
-    if needed > cache_slots:
+    needed = min(num_prompt + params.max_tokens, limits.max_context) - 1
+    if needed > limits.cache_slots:
         raise CapacityError(
             f"The request may need {needed} slots ({num_prompt} prompt tokens, max_tokens = {params.max_tokens}), "
-            f"the cache has {cache_slots}. Shorten the prompt, lower max_tokens, or raise cache_tokens."
+            f"the cache has {limits.cache_slots}. Shorten the prompt, lower max_tokens, or raise cache_tokens."
         )
 
 

@@ -13,7 +13,7 @@ from functools import cache
 import pytest
 
 from headstart.decoding.lookup import LookupDrafter
-from headstart.engine import passes, token_hash
+from headstart.engine import passes, token_hash, verification
 from headstart.engine.cache import PageAccounts
 from headstart.engine.sequence import Sequence
 from headstart.records import SamplingParams, Verdict
@@ -263,7 +263,7 @@ def first_guess_is_always_kept(monkeypatch):
     def mutant(tree, choices):
         return Verdict((0,), choices[1]) if tree.tokens else Verdict((), choices[0])
 
-    monkeypatch.setattr(passes, "verify", mutant)
+    monkeypatch.setattr(verification, "verify", mutant)
 
 
 def noise_is_that_of_the_round(monkeypatch):

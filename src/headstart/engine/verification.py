@@ -1,0 +1,198 @@
+"""From the logits of a pass to what each round yields.
+
+`ChoiceVerification` is the usual kind: the trunk chooses at every row, and a
+draft is kept as far as it equals the choices, so the tokens are those of plain
+decoding. `RejectionVerification` tests drafts against the trunk's distribution
+instead: the same distribution, another text for the same seed. It is there to
+be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from headstart.decoding.law import ReferenceChooser
+from headstart.decoding.rejection import GeneratorSource, point_mass
+from headstart.decoding.verify import verify
+from headstart.engine.passes import Pass
+from headstart.engine.scheduler import Round
+from headstart.errors import ConfigError, UnsupportedError
+from headstart.records import SamplingParams, TokenLogprobs, Verdict
+from headstart.runtime.protocol import Choice, Chooser, Trunk
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one round yields.
+
+    Attributes:
+        kept_nodes: accepted nodes, from the root's child down.
+        tokens: their tokens and the trunk's own after them; empty for a round
+            that did not reach its root.
+        logprobs: one entry for each token, or none.
+        error: why nothing could be chosen.
+    """
+
+    kept_nodes: tuple[int, ...] = ()
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    error: Exception | None = None
+
+
+_NO_DECISION = Decision()
+
+
+class Verification(Protocol):
+    """How tokens are chosen and drafts judged."""
+
+    def make_chooser(
+        self, params: SamplingParams, seed: int, prompt: Sequence[int], end_tokens: Sequence[int]
+    ) -> Chooser:
+        """The law of a new sequence, as `Trunk.make_chooser`."""
+
+    def decide(self, passed: Pass) -> list[Decision]:
+        """One decision a round of the pass that the trunk has just run.
+
+        An error is that of its own sequence only, and only if decoding without
+        drafts would have met it.
+        """
+
+
+def make_verification(name: str, trunk: Trunk) -> Verification:
+    """The verification of that name.
+
+    Args:
+        name: "choice", or "rejection:point-mass". The other rejection rules
+            divide by draft distributions, which a `Tree` does not carry, and need
+            nodes that no policy has selected.
+        trunk: whose logits are judged.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name == "choice":
+        return ChoiceVerification(trunk)
+    if name == "rejection:point-mass":
+        return RejectionVerification(trunk)
+    raise ConfigError(f"verification = {name!r}: it must be choice or rejection:point-mass.")
+
+
+class ChoiceVerification:
+    """Keep what equals the trunk's own choices."""
+
+    def __init__(self, trunk: Trunk) -> None:
+        """Let `trunk` choose."""
+        self._trunk = trunk
+
+    def make_chooser(
+        self, params: SamplingParams, seed: int, prompt: Sequence[int], end_tokens: Sequence[int]
+    ) -> Chooser:
+        """The trunk's own."""
+        return self._trunk.make_chooser(params, seed, prompt, end_tokens)
+
+    def decide(self, passed: Pass) -> list[Decision]:
+        """Choose at all wanted rows at once; only if that fails, row by row along each kept path."""
+        asked = [choice for own in passed.choices for choice in own]
+        if not asked:
+            return [_NO_DECISION] * len(passed.rounds)
+        try:
+            chosen, logprobs = self._trunk.choose(asked)
+        except Exception:
+            return [self._decide_alone(*pair) for pair in zip(passed.rounds, passed.choices, strict=True)]
+        decisions = []
+        start = 0
+        for round_, own in zip(passed.rounds, passed.choices, strict=True):
+            end = start + len(own)
+            decisions.append(_compare(round_, chosen[start:end], logprobs[start:end]) if own else _NO_DECISION)
+            start = end
+        return decisions
+
+    def _decide_alone(self, round_: Round, own: Sequence[Choice]) -> Decision:
+        """Choose one by one along the kept path, as plain decoding would."""
+        if not own:
+            return _NO_DECISION
+        tree = round_.tree
+        # a node whose choice was not needed gets one that no token equals
+        chosen = [-1] * len(own)
+        logprobs: list[TokenLogprobs | None] = [None] * len(own)
+        at = -1
+        try:
+            while True:
+                (chosen[at + 1],), (logprobs[at + 1],) = self._trunk.choose((own[at + 1],))
+                following = (
+                    node
+                    for node, (token, parent) in enumerate(zip(tree.tokens, tree.parents, strict=True))
+                    if parent == at and token == chosen[at + 1]
+                )
+                node = next(following, None)
+                if node is None:
+                    return _compare(round_, chosen, logprobs)
+                at = node
+        except Exception as error:
+            return Decision(error=error)
+
+
+class RejectionVerification:
+    """Keep a draft with what probability the trunk's distribution has for it."""
+
+    def __init__(self, trunk: Trunk) -> None:
+        """Judge by `trunk`'s logits."""
+        self._trunk = trunk
+
+    def make_chooser(
+        self, params: SamplingParams, seed: int, prompt: Sequence[int], end_tokens: Sequence[int]
+    ) -> Chooser:
+        """The reference law and a source of chance for the sequence.
+
+        Raises:
+            UnsupportedError: log-probabilities are asked for.
+        """
+        if params.logprobs is not None:
+            raise UnsupportedError(
+                f"logprobs = {params.logprobs}: rejection rules report none. Leave it out, or use 'choice'."
+            )
+        law = ReferenceChooser(params, seed, prompt, end_tokens, self._trunk.vocab_size)
+        return _RejectionChooser(law, GeneratorSource(np.random.default_rng(seed)))
+
+    def decide(self, passed: Pass) -> list[Decision]:
+        """Test each round's tree."""
+        return [
+            self._test(round_, own) if own else _NO_DECISION
+            for round_, own in zip(passed.rounds, passed.choices, strict=True)
+        ]
+
+    def _test(self, round_: Round, own: Sequence[Choice]) -> Decision:
+        chooser = own[0].chooser
+        assert isinstance(chooser, _RejectionChooser)
+        try:
+            target_probs = np.stack(
+                [chooser.law.probabilities(self._trunk.logits(choice.row), choice.path) for choice in own]
+            )  # [len(tree) + 1, V]
+            verdict = point_mass(round_.tree, target_probs, np.empty((len(own), 0)), chooser.source)
+        except Exception as error:
+            return Decision(error=error)
+        return _decision(round_, verdict, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _RejectionChooser:
+    law: ReferenceChooser
+    source: GeneratorSource
+
+    def extend(self, token_ids: Sequence[int]) -> None:
+        self.law.extend(token_ids)
+
+
+def _compare(round_: Round, chosen: Sequence[int], logprobs: Sequence[TokenLogprobs | None]) -> Decision:
+    verdict = verify(round_.tree, chosen)
+    entries = (logprobs[0], *(logprobs[node + 1] for node in verdict.kept_nodes))
+    return _decision(round_, verdict, tuple(entry for entry in entries if entry is not None))
+
+
+def _decision(round_: Round, verdict: Verdict, logprobs: tuple[TokenLogprobs, ...]) -> Decision:
+    kept_tokens = (round_.tree.tokens[node] for node in verdict.kept_nodes)
+    return Decision(verdict.kept_nodes, (*kept_tokens, verdict.next_token), logprobs)
