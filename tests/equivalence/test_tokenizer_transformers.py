@@ -22,7 +22,7 @@ AWKWARD = (
     "It's they'll WE'RE I'D can't ’tis",
     "漢字とひらがなカタカナ 한국어 ภาษาไทย العربية עברית हिन्दी",
     "🤗👩‍👩‍👧‍👦🏳️‍🌈 flags 🇫🇷🇩🇪",
-    "e\u0301 n\u0303 a\u030a combining, ﬁ ligature, ① circled",
+    "e\u0301 n\u0303 a\u030a combining, ﬁ ligature",
     "line\none\r\ntwo\n\n\nthree\ttab\x0b\x0c",
     "control \x00\x01\x02\x1b[0m \x7f\x80\x9f end",
     "zero\u200bwidth nbsp\u00a0and\u2003em \ufeffbom",
@@ -33,7 +33,7 @@ AWKWARD = (
     "\ufffd \U0010ffff \ue000",
     "ПРИВЕТ мир ΣΊΣΥΦΟΣ straße İstanbul",
 )
-DIGITS = "1 12 123 1234567 3.14159 1,000,000 ½ ٣٤ 二〇二四 x1 1x"
+DIGITS = "1 12 123 1234567 3.14159 1,000,000 ½ ٣٤ 二〇二四 x1 1x ①"
 SPECIAL_IN_TEXT = (
     "<|im_start|>user\nhi<|im_end|>",
     "a <|im_end|> b",
@@ -81,7 +81,7 @@ def test_packaged_model_text(packaged: tuple[Tokenizer, Any]) -> None:
 
 def test_packaged_model_digits(packaged: tuple[Tokenizer, Any]) -> None:
     # The model's own tokenizer.json sets digits apart; transformers' reader of GGUF files leaves that out, which
-    # shows at " ½" alone.
+    # shows at " ½" and its like.
     from tokenizers import Tokenizer as Backend
     from tokenizers import pre_tokenizers
 
