@@ -1,0 +1,250 @@
+#include "choose.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+
+namespace headstart {
+namespace {
+
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+uint64_t position_key(uint64_t seed, int position) {
+  uint64_t z = seed + 0x9E3779B97F4A7C15u * (static_cast<uint64_t>(position) + 1);
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+  return z ^ z >> 31;
+}
+
+double gumbel(uint32_t bits) { return -std::log(-std::log((bits + 0.5) * 0x1p-32)); }
+
+// never below gumbel(bits): -log(-log u) <= -log(1 - u), and 1 - u = (~bits + 0.5) / 2^32
+double gumbel_bound(uint32_t bits) { return (std::countl_zero(~bits) + 1) * 0.6931471805599454; }
+
+int32_t highest_of(const std::vector<double>& values) {
+  return static_cast<int32_t>(std::max_element(values.begin(), values.end()) - values.begin());
+}
+
+[[noreturn]] void refuse_logits(const float* logits, int vocab_size) {
+  int token = 0;
+  while (token + 1 < vocab_size && !std::isnan(logits[token]) && logits[token] != INFINITY) ++token;
+  throw LogitsError("The model's logit for token id " + std::to_string(token) + " is " + std::to_string(logits[token]) +
+                    "; logits must be finite or -inf. Its weights are damaged or overflow in this format: check the "
+                    "file, or load it with wider weights.");
+}
+
+void check_highest(double highest) {
+  if (highest == kNothing) {
+    throw LawError("No token can be chosen: logit_bias, allowed_tokens and min_tokens bar all of them. Allow at least "
+                   "one token that does not end the text, or lower min_tokens.");
+  }
+  if (!(highest < -kNothing)) {
+    throw LawError("The logits overflow under these parameters; they must stay finite. Use a higher temperature (or "
+                   "0), or smaller biases and penalties.");
+  }
+}
+
+}  // namespace
+
+Chooser::Chooser(Law law, std::span<const int32_t> prompt) : law_(std::move(law)) {
+  const size_t vocab = static_cast<size_t>(law_.vocab_size);
+  std::erase_if(law_.end_tokens, [&](int32_t token) { return token >= law_.vocab_size; });
+  if (!law_.allowed.empty()) {
+    barred_.assign(vocab, true);
+    for (const int32_t token : law_.allowed) barred_.at(static_cast<size_t>(token)) = false;
+  }
+  if (law_.penalises()) {
+    counts_.assign(vocab, 0);
+    in_prompt_.assign(vocab, false);
+    for (const int32_t token : prompt) {
+      if (!in_prompt_.at(static_cast<size_t>(token))) seen_.push_back(token);
+      in_prompt_[static_cast<size_t>(token)] = true;
+    }
+  }
+}
+
+void Chooser::extend(std::span<const int32_t> tokens) {
+  num_written_ += tokens.size();
+  if (!law_.penalises()) return;
+  for (const int32_t token : tokens) {
+    int32_t& count = counts_.at(static_cast<size_t>(token));
+    if (count++ == 0 && !in_prompt_[static_cast<size_t>(token)]) seen_.push_back(token);
+  }
+}
+
+bool Chooser::leaves_logits_alone(size_t num_written) const {
+  return !law_.penalises() && law_.bias.empty() && barred_.empty() &&
+         num_written >= static_cast<size_t>(law_.min_tokens);
+}
+
+void Chooser::penalise_token(int32_t token, int count, std::vector<double>& adjusted) const {
+  double& value = adjusted[static_cast<size_t>(token)];
+  value = value > 0 ? value / law_.repetition_penalty : value * law_.repetition_penalty;
+  if (count > 0) {
+    value -= law_.presence_penalty;
+    value -= law_.frequency_penalty * count;
+  }
+}
+
+void Chooser::penalise(std::span<const int32_t> path, std::vector<double>& adjusted) const {
+  std::vector<int32_t> fresh(path.begin(), path.end());  // the path's ids, each once
+  std::sort(fresh.begin(), fresh.end());
+  fresh.erase(std::unique(fresh.begin(), fresh.end()), fresh.end());
+  const auto on_path = [&](int32_t token) { return static_cast<int>(std::count(path.begin(), path.end(), token)); };
+  for (const int32_t token : seen_) {
+    if (!std::binary_search(fresh.begin(), fresh.end(), token)) penalise_token(token, counts_[token], adjusted);
+  }
+  for (const int32_t token : fresh) penalise_token(token, counts_[token] + on_path(token), adjusted);
+}
+
+void Chooser::adjust(const float* logits, std::span<const int32_t> path, std::vector<double>& adjusted) const {
+  adjusted.assign(logits, logits + law_.vocab_size);
+  for (const auto& [token, bias] : law_.bias) adjusted[static_cast<size_t>(token)] += bias;
+  if (law_.penalises()) penalise(path, adjusted);
+  for (size_t token = 0; token < barred_.size(); ++token) {
+    if (barred_[token]) adjusted[token] = kNothing;
+  }
+  if (num_written_ + path.size() < static_cast<size_t>(law_.min_tokens)) {
+    for (const int32_t token : law_.end_tokens) adjusted[static_cast<size_t>(token)] = kNothing;
+  }
+}
+
+Chosen Chooser::choose(const float* logits, int position, std::span<const int32_t> path, const Kernels& kernels,
+                       ChooseScratch& scratch) const {
+  Chosen chosen;
+  const int highest = kernels.argmax(logits, law_.vocab_size);
+  if (highest < 0 || logits[highest] == INFINITY) refuse_logits(logits, law_.vocab_size);
+  const bool greedy = law_.temperature == 0;
+  if (greedy && law_.num_logprobs < 0 && leaves_logits_alone(num_written_ + path.size())) {
+    check_highest(logits[highest]);
+    chosen.token = highest;
+    return chosen;
+  }
+  adjust(logits, path, scratch.adjusted);
+  chosen.token = highest_of(scratch.adjusted);
+  check_highest(scratch.adjusted[static_cast<size_t>(chosen.token)]);
+  if (!greedy) chosen.token = sample(position, kernels, scratch);
+  if (law_.num_logprobs >= 0) report(kernels, scratch, chosen);
+  return chosen;
+}
+
+// token ids by logit, ties by lower id
+static auto by_rank(const std::vector<double>& scaled) {
+  return [&scaled](int32_t a, int32_t b) {
+    const double x = scaled[static_cast<size_t>(a)], y = scaled[static_cast<size_t>(b)];
+    return x > y || (x == y && a < b);
+  };
+}
+
+// Shortens the ranking to its shortest beginning that holds `share` of the weight.
+template <class Weight>
+static void cut_ranking(std::vector<int32_t>& ranking, double share, Weight&& weight_of) {
+  double cumulative = 0.0;
+  size_t kept = 0;
+  while (kept < ranking.size() && cumulative < share) cumulative += weight_of(kept++);
+  ranking.resize(kept);
+}
+
+// Top-p: of what scratch.ranking holds, or of all tokens if it is empty.
+void Chooser::keep_nucleus(const Kernels& kernels, ChooseScratch& scratch) const {
+  const std::vector<double>& scaled = scratch.scaled;
+  std::vector<int32_t>& ranking = scratch.ranking;
+  std::vector<double>& weights = scratch.weights;
+  if (!ranking.empty()) {
+    const double top = scaled[static_cast<size_t>(ranking[0])];
+    weights.resize(ranking.size());
+    for (size_t i = 0; i < ranking.size(); ++i) weights[i] = scaled[static_cast<size_t>(ranking[i])];
+    const double total = kernels.exponentials(weights.data(), top, static_cast<int>(weights.size()), weights.data());
+    return cut_ranking(ranking, law_.top_p * total, [&](size_t i) { return weights[i]; });
+  }
+  const double top = scaled[static_cast<size_t>(highest_of(scaled))];
+  weights.resize(scaled.size());
+  const double share = law_.top_p * kernels.exponentials(scaled.data(), top, law_.vocab_size, weights.data());
+  // sort only as many as can matter: those within a growing distance of the top
+  for (double distance = 2.0, held = 0.0; held <= share * (1.0 + 1e-9) && distance < 2000.0; distance *= 2.0) {
+    ranking.clear();
+    held = 0.0;
+    for (int32_t token = 0; token < law_.vocab_size; ++token) {
+      if (scaled[static_cast<size_t>(token)] < top - distance) continue;
+      ranking.push_back(token);
+      held += weights[static_cast<size_t>(token)];
+    }
+  }
+  std::sort(ranking.begin(), ranking.end(), by_rank(scaled));
+  cut_ranking(ranking, share, [&](size_t i) { return weights[static_cast<size_t>(ranking[i])]; });
+}
+
+// The tokens that top-k, top-p and min-p leave, in scratch.ranking; empty if they leave all.
+void Chooser::rank(const Kernels& kernels, ChooseScratch& scratch) const {
+  const std::vector<double>& scaled = scratch.scaled;
+  std::vector<int32_t>& ranking = scratch.ranking;
+  ranking.clear();
+  if (law_.top_k > 0 && law_.top_k < law_.vocab_size) {
+    std::vector<int32_t> all(scaled.size());
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
+    ranking.resize(static_cast<size_t>(law_.top_k));
+    std::partial_sort_copy(all.begin(), all.end(), ranking.begin(), ranking.end(), by_rank(scaled));
+  }
+  if (law_.top_p < 1) keep_nucleus(kernels, scratch);
+  if (law_.min_p > 0) {
+    const double top = scaled[static_cast<size_t>(highest_of(scaled))];
+    const auto likely = [&](int32_t t) { return std::exp(scaled[static_cast<size_t>(t)] - top) >= law_.min_p; };
+    if (ranking.empty()) {
+      const double lowest = top + std::log(law_.min_p) - 1e-6;  // spares most tokens the exponential
+      for (int32_t token = 0; token < law_.vocab_size; ++token) {
+        if (scaled[static_cast<size_t>(token)] >= lowest && likely(token)) ranking.push_back(token);
+      }
+    } else {
+      std::erase_if(ranking, [&](int32_t token) { return !likely(token); });
+    }
+  }
+}
+
+int32_t Chooser::sample(int position, const Kernels& kernels, ChooseScratch& scratch) const {
+  scratch.scaled.resize(scratch.adjusted.size());
+  for (size_t i = 0; i < scratch.scaled.size(); ++i) scratch.scaled[i] = scratch.adjusted[i] / law_.temperature;
+  const int32_t likeliest = highest_of(scratch.scaled);
+  check_highest(scratch.scaled[static_cast<size_t>(likeliest)]);
+  rank(kernels, scratch);
+  scratch.noise.resize(scratch.scaled.size());
+  kernels.noise_bits(position_key(law_.seed, position), law_.vocab_size, scratch.noise.data());
+
+  double best = kNothing;
+  int32_t token = likeliest;
+  const auto consider = [&](int32_t t) {
+    const double logit = scratch.scaled[static_cast<size_t>(t)];
+    const uint32_t bits = scratch.noise[static_cast<size_t>(t)];
+    if (logit + gumbel_bound(bits) < best) return;  // most end here, without a logarithm
+    const double score = logit + gumbel(bits);
+    if (score > best || (score == best && t < token)) {
+      best = score;
+      token = t;
+    }
+  };
+  consider(likeliest);  // a high mark to begin with
+  if (scratch.ranking.empty()) {
+    for (int32_t t = 0; t < law_.vocab_size; ++t) consider(t);
+  } else {
+    for (const int32_t t : scratch.ranking) consider(t);
+  }
+  return token;
+}
+
+void Chooser::report(const Kernels& kernels, ChooseScratch& scratch, Chosen& chosen) const {
+  const std::vector<double>& adjusted = scratch.adjusted;
+  const double top = adjusted[static_cast<size_t>(highest_of(adjusted))];
+  scratch.weights.resize(adjusted.size());
+  const double log_total = std::log(kernels.exponentials(adjusted.data(), top, law_.vocab_size, scratch.weights.data()));
+  const auto logprob = [&](int32_t token) { return adjusted[static_cast<size_t>(token)] - top - log_total; };
+  chosen.logprob = logprob(chosen.token);
+  std::vector<int32_t> all(adjusted.size()), best(static_cast<size_t>(std::min(law_.num_logprobs, law_.vocab_size)));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
+  std::partial_sort_copy(all.begin(), all.end(), best.begin(), best.end(), by_rank(adjusted));
+  for (const int32_t token : best) {
+    if (adjusted[static_cast<size_t>(token)] > kNothing) chosen.top.emplace_back(token, logprob(token));
+  }
+}
+
+}  // namespace headstart

@@ -1,0 +1,5 @@
+#include "simd/avx512.hpp"
+#define HEADSTART_LANES avx512
+#include "kernels_impl.hpp"
+
+const headstart::Kernels headstart::kAvx512Kernels = headstart::avx512::make_kernels();

@@ -1,0 +1,243 @@
+#include "program.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace headstart {
+namespace {
+
+constexpr int kRowsOfBlock = 8;  // rows that share a walk over pages in attention
+
+int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+template <class T>
+void grow(std::vector<T>& buffer, size_t size) {
+  if (buffer.size() < size) buffer.resize(size);
+}
+
+}  // namespace
+
+Program::Program(int num_threads, const Kernels& kernels) : kernels_(kernels), pool_(num_threads) {
+  scratch_.resize(static_cast<size_t>(num_threads));
+  choose_scratch_.resize(static_cast<size_t>(num_threads));
+}
+
+int Program::add_matrix(Matrix matrix) {
+  matrices_.push_back(std::move(matrix));
+  return static_cast<int>(matrices_.size()) - 1;
+}
+
+int Program::add_vector(std::vector<float> values) {
+  values.resize(static_cast<size_t>(round_up(static_cast<int>(values.size()), kTile)), 0.0f);
+  vectors_.push_back(std::move(values));
+  return static_cast<int>(vectors_.size()) - 1;
+}
+
+int Program::add_register(int width, bool wanted_rows_only) {
+  registers_.push_back({width, round_up(width, kTile), wanted_rows_only, {}});
+  return static_cast<int>(registers_.size()) - 1;
+}
+
+void Program::add_op(Op op) { ops_.push_back(std::move(op)); }
+
+// Before a product whose matrices want 8-bit rows, unless its input was just quantised.
+void Program::add_quantise_ops() {
+  std::vector<Op> with;
+  for (Op& op : ops_) {
+    if (op.kind == OpKind::kLinear &&
+        std::any_of(op.parts.begin(), op.parts.end(), [&](const LinearPart& p) { return matrix(p.matrix).quantised(); })) {
+      Op quantise{OpKind::kQuantise};
+      quantise.in = op.in;
+      quantise.parts = op.parts;  // they tell which kinds of scale are wanted
+      with.push_back(std::move(quantise));
+    }
+    with.push_back(std::move(op));
+  }
+  ops_ = std::move(with);
+}
+
+void Program::finish(int logits_register, std::vector<float> inverse_frequencies, float rotary_factor,
+                     CacheShape cache, int max_context) {
+  logits_register_ = logits_register;
+  inverse_frequencies_ = std::move(inverse_frequencies);
+  rotary_factor_ = rotary_factor;
+  cache_shape_ = cache;
+  max_context_ = max_context;
+  add_quantise_ops();
+  next_ = std::make_unique<std::atomic<int>[]>(ops_.size());
+}
+
+size_t Program::weight_bytes() const {
+  size_t bytes = 0;
+  for (const Op& op : ops_) {
+    if (op.kind != OpKind::kLinear) continue;
+    for (const LinearPart& part : op.parts) bytes += matrix(part.matrix).num_bytes();
+  }
+  return bytes;
+}
+
+QuantisedRows Program::Quantised::view(int k) {
+  return {k,
+          codes.data(), scales.data(), scaled_sums.data(), sums.data(), half_sums.data(),
+          row_codes.data(), row_scales.data(), row_sums.data()};
+}
+
+void Program::reserve(int num_rows, int num_wanted) {
+  size_t widest = 0;
+  for (Register& reg : registers_) {
+    grow(reg.values, static_cast<size_t>(reg.wanted_only ? num_wanted : num_rows) * reg.stride);
+    if (reg.width != vocab_size()) widest = std::max(widest, static_cast<size_t>(reg.stride));
+  }
+  const size_t rows = static_cast<size_t>(std::max(num_rows, num_wanted));
+  grow(quantised_.codes, rows * widest);
+  grow(quantised_.row_codes, rows * widest);
+  for (auto* floats : {&quantised_.scales, &quantised_.scaled_sums}) grow(*floats, rows * widest / kGroup);
+  grow(quantised_.row_scales, rows);
+  grow(quantised_.row_sums, rows);
+  grow(quantised_.sums, rows * widest / kGroup);
+  grow(quantised_.half_sums, rows * widest / kGroup * 2);
+}
+
+void Program::prepare_rotary(const RowPlan& plan) {
+  const size_t half = inverse_frequencies_.size();
+  grow(cosine_, static_cast<size_t>(plan.num_rows()) * half);
+  grow(sine_, static_cast<size_t>(plan.num_rows()) * half);
+  for (int r = 0; r < plan.num_rows(); ++r) {
+    const float position = static_cast<float>(plan.rows().positions[static_cast<size_t>(r)]);
+    for (size_t i = 0; i < half; ++i) {
+      // the angle in single precision, as models were trained
+      const double angle = static_cast<double>(position * inverse_frequencies_[i]);
+      cosine_[static_cast<size_t>(r) * half + i] = static_cast<float>(std::cos(angle)) * rotary_factor_;
+      sine_[static_cast<size_t>(r) * half + i] = static_cast<float>(std::sin(angle)) * rotary_factor_;
+    }
+  }
+}
+
+void Program::forward(const RowsView& rows) {
+  const RowPlan plan(rows, {vocab_size(), max_context_, cache_.num_pages()}, kRowsOfBlock);
+  reserve(plan.num_rows(), plan.num_wanted());
+  prepare_rotary(plan);
+  num_wanted_ = plan.num_wanted();
+  for (size_t i = 0; i < ops_.size(); ++i) next_[i].store(0, std::memory_order_relaxed);
+  pool_.run([&](int thread) { walk(plan, thread); });
+}
+
+bool Program::on_wanted_rows(const Op& op) const {
+  const int reg = op.out >= 0 ? op.out : op.in;
+  return registers_[static_cast<size_t>(reg)].wanted_only;
+}
+
+void Program::walk(const RowPlan& plan, int thread) {
+  bool barrier_due = false;  // something since the last barrier that another thread may need
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    const Op& op = ops_[i];
+    const int num_rows = on_wanted_rows(op) ? plan.num_wanted() : plan.num_rows();
+    if (num_rows == 0) break;  // nothing is wanted: the rest serves logits alone
+    if (is_row_op(op)) {
+      if (op.kind == OpKind::kSelect) {  // its rows are other threads' rows
+        pool_.wait();
+      }
+      for (int r = thread; r < num_rows; r += num_threads()) run_row_op(op, plan, r);
+      barrier_due = true;
+      continue;
+    }
+    if (barrier_due) pool_.wait();
+    if (op.kind == OpKind::kLinear) {
+      run_linear(op, num_rows, next_[i]);
+    } else {
+      run_attention(op, plan, next_[i], thread);
+    }
+    pool_.wait();
+    barrier_due = false;
+  }
+}
+
+void Program::run_row_op(const Op& op, const RowPlan& plan, int row) {
+  const auto width = [&](int reg) { return registers_[static_cast<size_t>(reg)].width; };
+  switch (op.kind) {
+    case OpKind::kEmbed:
+      unpack_row(matrix(op.weight), plan.rows().tokens[static_cast<size_t>(row)], row_of(op.out, row));
+      break;
+    case OpKind::kNorm:
+      for (int at = 0; at < width(op.in); at += op.span) {
+        kernels_.rms_norm(row_of(op.in, row) + at, vectors_[static_cast<size_t>(op.weight)].data(), op.eps, op.span,
+                          row_of(op.out, row) + at);
+      }
+      break;
+    case OpKind::kQuantise: {
+      const QuantisedRows to = quantised_.view(width(op.in));
+      bool groups = false, rows = false;
+      for (const LinearPart& part : op.parts) {
+        (matrix(part.matrix).by_row() ? rows : groups) |= matrix(part.matrix).quantised();
+      }
+      if (groups) kernels_.quantise_groups(row_of(op.in, row), to.k, row, to);
+      if (rows) kernels_.quantise_row(row_of(op.in, row), to.k, row, to);
+      break;
+    }
+    case OpKind::kRotate: {
+      const size_t half = inverse_frequencies_.size();
+      for (int at = 0; at < width(op.in); at += op.span) {
+        kernels_.rotate(row_of(op.in, row) + at, cosine_.data() + static_cast<size_t>(row) * half,
+                        sine_.data() + static_cast<size_t>(row) * half, static_cast<int>(half));
+      }
+      break;
+    }
+    case OpKind::kStore:
+      store_row(plan, op.attention, cache_, op.layer, kernels_, row, row_of(op.in, row), row_of(op.in2, row));
+      break;
+    case OpKind::kGate:
+      kernels_.silu_gate(row_of(op.in, row), row_of(op.in2, row), width(op.in), row_of(op.out, row));
+      break;
+    case OpKind::kAdd:
+      kernels_.add(row_of(op.in, row), row_of(op.in2, row), width(op.in), row_of(op.out, row));
+      break;
+    case OpKind::kSelect:
+      std::copy_n(row_of(op.in, plan.rows().wanted[static_cast<size_t>(row)]), width(op.in), row_of(op.out, row));
+      break;
+    case OpKind::kLinear:
+    case OpKind::kAttention:
+      break;
+  }
+}
+
+void Program::run_linear(const Op& op, int num_rows, std::atomic<int>& next) {
+  int num_tiles = 0;
+  for (const LinearPart& part : op.parts) num_tiles += matrix(part.matrix).num_tiles;
+  // pieces small enough to even out, long enough to read memory in runs; four tiles share a pass of float kernels
+  const int chunk = std::clamp(round_up(num_tiles / (num_threads() * 6), 4), 4, 64);
+  const QuantisedRows quantised = quantised_.view(registers_[static_cast<size_t>(op.in)].width);
+  const Register& input = registers_[static_cast<size_t>(op.in)];
+  for (int begin = next.fetch_add(chunk); begin < num_tiles; begin = next.fetch_add(chunk)) {
+    const int end = std::min(begin + chunk, num_tiles);
+    int first = 0;  // tile of the first part's first output
+    for (const LinearPart& part : op.parts) {
+      const Matrix& weights = matrix(part.matrix);
+      const int from = std::max(begin, first) - first, to = std::min(end, first + weights.num_tiles) - first;
+      if (from < to) {
+        const float* bias = part.bias >= 0 ? vectors_[static_cast<size_t>(part.bias)].data() : nullptr;
+        const Destination destination{row_of(part.destination, 0),
+                                      registers_[static_cast<size_t>(part.destination)].stride, bias, part.accumulate};
+        kernels_.matmul(weights.view(), quantised, input.values.data(), input.stride, num_rows, from, to, destination);
+      }
+      first += weights.num_tiles;
+    }
+  }
+}
+
+void Program::run_attention(const Op& op, const RowPlan& plan, std::atomic<int>& next, int thread) {
+  const int count = num_attention_items(plan, op.attention, num_threads());
+  for (int item = next.fetch_add(1); item < count; item = next.fetch_add(1)) {
+    attend(plan, op.attention, cache_, op.layer, kernels_, num_threads(), item, row_of(op.in, 0), row_of(op.out, 0),
+           scratch_[static_cast<size_t>(thread)]);
+  }
+}
+
+const float* Program::logits(int wanted_index) const { return register_row(logits_register_, wanted_index); }
+
+const float* Program::register_row(int index, int row) const {
+  const Register& reg = registers_[static_cast<size_t>(index)];
+  return reg.values.data() + static_cast<size_t>(row) * reg.stride;
+}
+
+}  // namespace headstart

@@ -1,0 +1,241 @@
+"""The CPU runtime: a checkpoint's program and weights in the native core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headstart import _native
+from headstart.architectures.config import TrunkConfig
+from headstart.architectures.decoder import decoder_program
+from headstart.architectures.program import Embed, Linear, Program
+from headstart.architectures.reading import read_config
+from headstart.architectures.rotary import inverse_frequencies
+from headstart.architectures.weights import PlacedWeight, place_weights
+from headstart.checkpoint import Checkpoint, Tensor
+from headstart.errors import CapacityError, CheckpointError, ConfigError, HeadstartError, UnsupportedError
+from headstart.records import SamplingParams, TokenLogprobs
+from headstart.runtime.compile import compile_program
+from headstart.runtime.protocol import Choice, Chooser, Rows
+
+WeightFormat = Literal["stored", "f32", "bf16", "int8", "int8-row"]
+CacheFormat = Literal["auto", "f16", "f32"]
+
+
+def load_trunk(
+    checkpoint: Checkpoint,
+    *,
+    threads: int | None = None,
+    weights: WeightFormat = "stored",
+    cache: CacheFormat = "auto",
+    instruction_set: str | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> NativeTrunk:
+    """A trunk that runs on this machine's CPU.
+
+    Args:
+        checkpoint: the opened model.
+        threads: how many work together; the usable cores unless given.
+        weights: "stored" keeps the file's formats; "int8" and "int8-row"
+            quantise floating-point matrices on the way in, by groups of 32
+            inputs or by output; "bf16" rounds f32 and f16 matrices; "f32"
+            expands every matrix (a reference, slow).
+        cache: format of keys and values; "auto" is f32 for f32 weights, else f16.
+        instruction_set: a kernel set by name instead of the best one.
+        progress: called with the share of weights loaded, 0 to 1.
+
+    Raises:
+        ConfigError: an argument that is not allowed.
+        CheckpointError: a tensor is missing, misshapen or has no place.
+        UnsupportedError: the family, a feature, or the instruction set.
+    """
+    for name, value, allowed in (("weights", weights, WeightFormat), ("cache", cache, CacheFormat)):
+        if value not in get_args(allowed):
+            raise ConfigError(f"{name} = {value!r}: it must be one of {', '.join(get_args(allowed))}.")
+    if threads is not None and not 1 <= threads <= 1024:
+        raise ConfigError(f"threads = {threads}: it must be between 1 and 1024.")
+    family, config = read_config(checkpoint)
+    program = decoder_program(config)
+    placed = place_weights(checkpoint, family, config, program)
+    try:
+        native = _native.Program(threads or _native.usable_cores(), instruction_set or "")
+    except ValueError as error:
+        raise UnsupportedError(f"{error}; available are {', '.join(_native.instruction_sets())}.") from None
+    logits = _load_weights(native, program, placed, weights, progress)
+    frequencies, rotary_factor = inverse_frequencies(config.rotary)
+    half_cache = cache == "f16" or (cache == "auto" and not _runs_in_f32(program, placed, weights))
+    native.finish(
+        logits=logits,
+        inverse_frequencies=frequencies.tolist(),
+        rotary_factor=rotary_factor,
+        num_layers=config.num_layers,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        half_cache=half_cache,
+        max_context=config.max_context,
+    )
+    return NativeTrunk(native, config)
+
+
+def _matrix_names(program: Program) -> list[str]:
+    names = dict.fromkeys(op.weight for op in program.operations if isinstance(op, (Embed, Linear)))
+    return list(names)
+
+
+def _runs_in_f32(program: Program, placed: dict[str, PlacedWeight], weights: WeightFormat) -> bool:
+    if weights == "f32":
+        return True
+    return weights == "stored" and all(placed[name].tensor.kind == "F32" for name in _matrix_names(program))
+
+
+def _load_weights(
+    native: _native.Program,
+    program: Program,
+    placed: dict[str, PlacedWeight],
+    weights: WeightFormat,
+    progress: Callable[[float], None] | None,
+) -> int:
+    names = _matrix_names(program)
+    total = sum(placed[name].tensor.data.nbytes for name in names)
+    matrices: dict[str, int] = {}
+    loaded = 0
+    for name in names:
+        matrices[name] = _add_matrix(native, placed[name], weights)
+        loaded += placed[name].tensor.data.nbytes
+        if progress is not None:
+            progress(loaded / total)
+    vectors: dict[str, int] = {}
+    for name, weight in placed.items():
+        if name not in matrices:
+            values = weight.tensor.dequantize()
+            ordered = values if weight.row_order is None else values[weight.row_order]
+            vectors[name] = native.add_vector(ordered.tolist())
+    return compile_program(program, native, matrices, vectors)
+
+
+def _add_matrix(native: _native.Program, weight: PlacedWeight, weights: WeightFormat) -> int:
+    tensor = weight.tensor
+    num_outputs, num_inputs = tensor.shape
+    kind, data = _converted(tensor, weights)
+    target = weights if weights in ("int8", "int8-row") else ""
+    try:
+        return native.add_matrix(kind, target, num_outputs, num_inputs, data, weight.row_order)
+    except ValueError as error:
+        raise CheckpointError(f"The tensor {tensor.name!r} cannot be loaded: {error}.") from None
+    except MemoryError:
+        raise CapacityError(f"Out of memory while loading the tensor {tensor.name!r}.") from None
+
+
+def _converted(tensor: Tensor, weights: WeightFormat) -> tuple[str, NDArray[np.uint8]]:
+    if weights == "f32" and tensor.kind != "F32":
+        return "F32", tensor.dequantize().reshape(-1).view(np.uint8)
+    if weights == "bf16" and tensor.kind in ("F32", "F16"):
+        return "BF16", _rounded_to_bf16(tensor.dequantize().reshape(-1)).view(np.uint8)
+    return tensor.kind, tensor.data
+
+
+def _rounded_to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+    bits = values.view(np.uint32)
+    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    # a NaN must not be rounded into an infinity
+    rounded = np.where(np.isnan(values), bits | np.uint32(0x400000), rounded)
+    return (rounded >> np.uint32(16)).astype(np.uint16)
+
+
+class NativeTrunk:
+    """`runtime.protocol.Trunk` over the native core. Not for use from several threads at once."""
+
+    def __init__(self, native: _native.Program, config: TrunkConfig) -> None:
+        """Wrap a finished native program."""
+        self._native = native
+        self.config = config
+        self.vocab_size = config.vocab_size
+        self.max_context = config.max_context
+
+    @property
+    def instruction_set(self) -> str:
+        """The kernels that run: "avx512vnni", "avx2" or "portable"."""
+        return str(self._native.instruction_set)
+
+    @property
+    def num_threads(self) -> int:
+        """Threads that work together."""
+        return int(self._native.num_threads)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of weights that a pass over one row reads."""
+        return int(self._native.weight_bytes)
+
+    def make_cache(self, num_pages: int) -> None:
+        """See `Trunk.make_cache`."""
+        try:
+            self._native.make_cache(num_pages)
+        except MemoryError:
+            raise CapacityError(
+                f"A cache of {num_pages} pages needs {num_pages * self.page_bytes() / 2**20:.0f} MiB, which cannot be "
+                "had; ask for fewer cached tokens."
+            ) from None
+
+    def page_bytes(self) -> int:
+        """See `Trunk.page_bytes`."""
+        return int(self._native.page_bytes)
+
+    def forward(self, rows: Rows) -> None:
+        """See `Trunk.forward`."""
+        self._native.forward(
+            rows.tokens, rows.positions, rows.parents, rows.sequences, rows.page_tables, rows.committed, rows.wanted
+        )
+
+    def logits(self, wanted_index: int) -> NDArray[np.float32]:
+        """See `Trunk.logits`."""
+        return self._native.logits(wanted_index)  # type: ignore[no-any-return]
+
+    def make_chooser(
+        self, params: SamplingParams, seed: int, prompt: Sequence[int], end_tokens: Sequence[int]
+    ) -> Chooser:
+        """See `Trunk.make_chooser`."""
+        penalises = params.repetition_penalty != 1.0 or params.presence_penalty or params.frequency_penalty
+        return _native.Chooser(  # type: ignore[no-any-return]
+            vocab_size=self.vocab_size,
+            seed=seed,
+            temperature=params.temperature,
+            top_k=min(params.top_k, self.vocab_size),
+            top_p=params.top_p,
+            min_p=params.min_p,
+            repetition_penalty=params.repetition_penalty,
+            presence_penalty=params.presence_penalty,
+            frequency_penalty=params.frequency_penalty,
+            bias=list(params.logit_bias.items()),
+            allowed=list(params.allowed_tokens or ()),
+            end_tokens=list(end_tokens),
+            min_tokens=params.min_tokens,
+            num_logprobs=-1 if params.logprobs is None else params.logprobs,
+            prompt=list(prompt) if penalises else [],
+        )
+
+    def choose(self, choices: Sequence[Choice]) -> tuple[list[int], list[TokenLogprobs | None]]:
+        """See `Trunk.choose`."""
+        try:
+            tokens, logprobs = self._native.choose(
+                [choice.row for choice in choices],
+                [choice.chooser for choice in choices],
+                [choice.position for choice in choices],
+                [choice.path for choice in choices],
+            )
+        except _native.LawError as error:
+            raise ConfigError(str(error)) from None
+        except _native.LogitsError as error:
+            raise HeadstartError(str(error)) from None
+        return tokens, [None if found is None else TokenLogprobs(found[0], tuple(found[1])) for found in logprobs]
+
+    def move(self, page_table: NDArray[np.int32], sources: Sequence[int], destinations: Sequence[int]) -> None:
+        """See `Trunk.move`."""
+        self._native.move(page_table, list(sources), list(destinations))
+
+    def copy_page(self, source: int, destination: int) -> None:
+        """See `Trunk.copy_page`."""
+        self._native.copy_page(source, destination)
