@@ -123,8 +123,8 @@ class Engine:
         """Run one pass, and return all news that were not fetched yet.
 
         Raises:
-            Exception: what the trunk raised; the pass is taken back, and the
-                next step tries it again.
+            Exception: what the trunk raised. Nothing became final, and the next
+                step tries again.
         """
         self._advance()
         return self._outbox.take()
@@ -134,21 +134,17 @@ class Engine:
         rounds = self._scheduler.plan(started)
         if not rounds:
             return
-        try:
-            for round_, tree in self._drafting.propose(rounds, self._scheduler.config.max_rows):
-                self._scheduler.reserve_tree(round_, tree)
-            passed = build_pass(rounds)
-            decisions = self._run(passed)
-            now = time.perf_counter()
-            for round_, decision in zip(rounds, decisions, strict=True):
-                try:
-                    self._settle(round_, decision, now)
-                except Exception as error:
-                    self._fail(round_.sequence, error)
-        finally:
-            # pages reserved for rows that did not come to be final; none after a pass that went through
-            self._scheduler.rollback()
-            self._statistics.step_s += time.perf_counter() - started
+        for round_, tree in self._drafting.propose(rounds, self._scheduler.config.max_rows):
+            self._scheduler.reserve_tree(round_, tree)
+        passed = build_pass(rounds)
+        decisions = self._run(passed)
+        now = time.perf_counter()
+        for round_, decision in zip(rounds, decisions, strict=True):
+            try:
+                self._settle(round_, decision, now)
+            except Exception as error:
+                self._fail(round_.sequence, error)
+        self._statistics.step_s += time.perf_counter() - started
 
     def _run(self, passed: Pass) -> list[Decision]:
         """Run the rows and choose; account for the time."""

@@ -90,7 +90,6 @@ class Scheduler:
         self._accounts = accounts
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []  # in order of admission
-        self._retry_above = -1  # available pages that did not suffice for the head of the queue
 
     @property
     def num_running(self) -> int:
@@ -110,7 +109,6 @@ class Scheduler:
         """Take out a sequence that has ended, wherever it stands, and give back its pages."""
         if sequence.pages is None:
             self._waiting.remove(sequence)
-            self._retry_above = -1  # another may be at the head now
         else:
             self._running.remove(sequence)
             self._give_back(sequence)
@@ -147,12 +145,6 @@ class Scheduler:
         if self._accounts.reserve(pages, round_.num_tokens + len(tree)):
             round_.tree = tree
 
-    def rollback(self) -> None:
-        """Give back what was reserved for rows that did not become final."""
-        for sequence in self._running:
-            assert sequence.pages is not None
-            self._accounts.rollback(sequence.pages)
-
     def check_integrity(self) -> None:
         """Prove that running sequences, and no others, hold pages, and that each has a token to run.
 
@@ -165,20 +157,16 @@ class Scheduler:
 
     def _admit(self, now: float) -> None:
         while self._waiting and len(self._running) < self.config.max_batch:
-            # alone, a sequence always fits; beside others, ask again only once pages came back
-            if self._running and self._accounts.num_available <= self._retry_above:
-                return
             sequence = self._waiting[0]
             pages = self._accounts.open(sequence.tokens)
             # what all of them still need for the tokens they know, and a page of growth for each that
             # runs, so that the newcomer is not driven out at once
             needed = sum(1 + _pages_missing(running, running.pages) for running in self._running)
             needed += _pages_missing(sequence, pages)
+            # alone, a sequence always fits
             if self._running and needed > self._accounts.num_available:
                 self._accounts.close(pages)
-                self._retry_above = self._accounts.num_available
                 return
-            self._retry_above = -1
             self.num_shared_tokens += pages.num_shared
             sequence.pages = pages
             if sequence.admitted_s is None:
@@ -201,7 +189,6 @@ class Scheduler:
         assert sequence.pages is not None
         self._accounts.close(sequence.pages)
         sequence.pages = None
-        self._retry_above = -1
 
 
 def _pages_missing(sequence: Sequence, pages: PageTable | None) -> int:

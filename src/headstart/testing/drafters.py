@@ -32,6 +32,7 @@ class TellingDrafter:
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Tree]:
         """One guess a request."""
+        assert all(request.max_nodes >= 1 and request.max_depth >= 1 for request in requests)
         return [self.guess(_tokens(request.state), request.max_nodes, request.max_depth) for request in requests]
 
     def close(self, state: object) -> None:
