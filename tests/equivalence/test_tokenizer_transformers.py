@@ -123,6 +123,50 @@ def test_packaged_model_chats(
     assert ours.encode_chat(chat, **options) == list(found)
 
 
+TEMPLATES = {
+    "roles": """{{ bos_token }}{% for message in messages %}
+    {% if message['role'] not in ['user', 'assistant', 'system'] %}
+        {{ raise_exception('role?') }}
+    {% endif %}
+[{{ message.role | upper }}]
+{{ message.content | trim }}{{ eos_token }}
+{% endfor %}
+{% if add_generation_prompt %}
+[ASSISTANT]
+{% endif %}
+""",
+    "tools": """{%- set ns = namespace(seen=0) -%}
+{%- if tools is not none %}
+    {%- for tool in tools %}{{ tool | tojson(indent=4) }}{{ tool | tojson }}{% endfor %}
+{%- endif %}
+{%- for message in messages %}
+    {%- if loop.index0 == 2 %}{% break %}{% endif %}
+    {%- set ns.seen = ns.seen + 1 %}{{ message | tojson }}
+{%- endfor %}
+{{ ns.seen }}{{ unk_token is defined }}{{ documents is none }}""",
+    "training": """{% for message in messages %}
+{% generation %}
+{{ message.content }}
+{% endgeneration %}
+
+{% endfor %}
+{{ strftime_now('%Y') }} {{ messages | length }} {{ dict(a=1) | tojson }} {{ enable_thinking | default('unset') }}""",
+}
+TOOLS = [{"type": "function", "function": {"name": "größe", "description": "a <b> & 'c'", "parameters": {}}}]
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+@pytest.mark.parametrize("chat", CHATS)
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_templates(tmp_path: Path, name: str, chat: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> None:
+    names = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "chat_template": TEMPLATES[name]}
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=train_byte_level(r"\S+|\s+"), **names)
+    ours = open_folder(tmp_path, theirs)
+    for options in ({"add_generation_prompt": True}, {"add_generation_prompt": False, "enable_thinking": True}):
+        wanted = theirs.apply_chat_template(chat, tools=tools, tokenize=False, **options)
+        assert ours.render_chat(chat, tools=tools, **options) == wanted
+
+
 CORPUS = [
     "The quick brown fox jumps over the lazy dog; it's what they'll do, isn't it?",
     "def main():\n    print('hello, world')\n    return 0",
@@ -151,6 +195,14 @@ def train_byte_level(pattern: str) -> Any:
     return made
 
 
+def open_folder(folder: Path, theirs: Any) -> Tokenizer:
+    """Our tokenizer out of the files that transformers writes."""
+    theirs.save_pretrained(folder)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    return open_checkpoint(folder).tokenizer()
+
+
 # The patterns as they stand in the models' own tokenizer.json.
 ORIGINAL_PATTERNS = {
     "gpt-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -173,10 +225,7 @@ def test_byte_level_bpe_from_a_folder_and_from_gguf(tmp_path: Path, pre: str) ->
     made = train_byte_level(ORIGINAL_PATTERNS[pre])
     names = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "add_bos_token": True}
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **names)
-    theirs.save_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
-    assert_same(open_checkpoint(tmp_path).tokenizer(), theirs, (DIGITS, *AWKWARD, *SPECIAL_IN_TEXT))
+    assert_same(open_folder(tmp_path, theirs), theirs, (DIGITS, *AWKWARD, *SPECIAL_IN_TEXT))
 
     stored = json.loads(made.to_str())
     tokens = sorted(made.get_vocab(), key=made.get_vocab().__getitem__)
@@ -261,3 +310,5 @@ def test_sentencepiece_as_transformers_reads_it(tmp_path: Path, sentencepiece_mo
     for text in (DIGITS, *AWKWARD, "a<tool>b", "</s> x", "<s>"):
         ids = theirs.encode(text, add_special_tokens=False).ids
         assert ours.encode(text, add_special_tokens=False) == ids, repr(text)
+        for skip in (True, False):
+            assert ours.decode(ids, skip_special_tokens=skip) == theirs.decode(ids, skip_special_tokens=skip)

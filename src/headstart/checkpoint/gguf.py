@@ -155,7 +155,8 @@ class _Cursor:
 def _read_header(cursor: _Cursor) -> tuple[int, int]:
     if cursor.buffer[:4] != MAGIC:
         raise CheckpointError(
-            f"{cursor.path}: not a GGUF file (it begins with {cursor.buffer[:4]!r}, not {MAGIC!r}). Check the path."
+            f"{cursor.path}: not a GGUF file (it begins with {cursor.buffer[:4]!r}, not {MAGIC!r}). "
+            "Give a .gguf file, or the folder that holds config.json and *.safetensors."
         )
     cursor.position = len(MAGIC)
     version = cursor.number(_U32, "the version")

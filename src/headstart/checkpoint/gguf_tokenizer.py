@@ -139,6 +139,7 @@ def _read_vocabulary(tables: _Tables, *, spell_spaces: bool) -> _Vocabulary:
 
 def _byte_level(tables: _Tables, vocabulary: _Vocabulary) -> tuple[tokenizers.Tokenizer, bool]:
     """Byte-level BPE, and whether texts begin with bos by default."""
+    # files from before the key existed are read by GPT-2's rule, as everywhere
     rule = split_rule(tables.value("pre", str, "default"))
     backend = _bpe(tables, vocabulary.ids, _file_merges(tables), ignore_merges=rule.ignore_merges)
     if rule.composes:

@@ -15,6 +15,7 @@ from headstart.checkpoint.tokenizer import SpecialTokens, Tokenizer
 from headstart.errors import CheckpointError, UnsupportedError
 
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
+_TRIAL_TEXT = "a \U0010ffff"  # a letter, a space, and what no vocabulary has
 
 
 def build_tokenizer(folder: Path, config: Mapping[str, object], generation_config: Mapping[str, object]) -> Tokenizer:
@@ -55,6 +56,7 @@ def _load_backend(path: Path) -> tokenizers.Tokenizer:
         raise CheckpointError(f"{path}: the file is missing. Copy the tokenizer's files into the model's folder.")
     try:
         backend = tokenizers.Tokenizer.from_file(str(path))
+        backend.encode(_TRIAL_TEXT)  # some faults, such as an unknown token that is no token, show only in use
     except Exception as error:  # the library raises plain exceptions
         raise CheckpointError(f"{path}: no valid tokenizer ({error}). Fetch the file again.") from error
     # settings of some training run; here they would cut or pad prompts without a word
@@ -102,7 +104,7 @@ def _special_tokens(
     adds_bos, adds_eos = settings.get("add_bos_token") is True, settings.get("add_eos_token") is True
     return SpecialTokens(
         bos_id=bos_id,
-        end_ids=tuple(dict.fromkeys(token_id for token_id in ends if type(token_id) is int)),
+        end_ids=tuple(dict.fromkeys(token_id for token_id in ends if type(token_id) is int and token_id >= 0)),
         names=names,
         prefix_ids=(bos_id,) if adds_bos and bos_id is not None else (),
         suffix_ids=(eos_id,) if adds_eos and eos_id is not None else (),

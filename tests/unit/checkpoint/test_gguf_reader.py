@@ -92,6 +92,14 @@ def test_damage_is_named(path: Path, old: bytes, new: bytes, message: str) -> No
     assert str(path) in str(caught.value)
 
 
+def test_the_last_string_lies_within_the_file(path: Path) -> None:
+    write_gguf(path, {"word": "text"})  # no tensors: nothing is read after it
+    raw = path.read_bytes()
+    path.write_bytes(raw[: raw.index(b"text") + 3])
+    with pytest.raises(CheckpointError, match="the file ends within the value of key 'word'"):
+        open_checkpoint(path)
+
+
 def test_names_occur_once(path: Path) -> None:
     write_gguf(path, {}, [make_tensor("same", np.ones(8)), make_tensor("same", np.ones(8))])
     with pytest.raises(CheckpointError, match="tensor 'same' occurs twice"):

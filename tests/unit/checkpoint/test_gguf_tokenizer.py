@@ -109,6 +109,13 @@ def test_llama3_begins_with_bos_and_takes_whole_tokens(tmp_path: Path, byte_leve
     ) == ["he"]
 
 
+def test_qwen2_composes_characters(tmp_path: Path, byte_level_metadata: dict[str, object]) -> None:
+    composed = build(tmp_path, byte_level_metadata, pre="qwen2")
+    assert composed.encode("e\u0301") == composed.encode("é")
+    untouched = build(tmp_path, byte_level_metadata, pre="llama-bpe")
+    assert untouched.encode("e\u0301") != untouched.encode("é")
+
+
 def test_eos_is_added_on_request(tmp_path: Path, byte_level_metadata: dict[str, object]) -> None:
     tokenizer = build(tmp_path, byte_level_metadata, add_bos_token=True, add_eos_token=True)
     assert spelled(byte_level_metadata, tokenizer.encode("he")) == ["<s>", "he", "<end>"]

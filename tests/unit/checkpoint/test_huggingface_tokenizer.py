@@ -91,6 +91,7 @@ def test_older_folders_name_tokens_in_a_file_of_their_own(build: Build) -> None:
     [
         ({"eos_token_id": [7, 3]}, {"eos_token_id": 9}, (7, 3)),
         ({"eos_token_id": 7}, {}, (7,)),
+        ({"eos_token_id": [-1, 7, None]}, {}, (7,)),
         ({}, {"eos_token_id": 9}, (9,)),
         (None, {"eos_token_id": None}, ()),
     ],
@@ -175,6 +176,15 @@ def test_a_missing_tokenizer(build: Build, tmp_path: Path) -> None:
 def test_a_damaged_tokenizer(build: Build, tmp_path: Path, text: str) -> None:
     build()
     (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(CheckpointError, match="no valid tokenizer"):
+        open_checkpoint(tmp_path).tokenizer()
+
+
+def test_a_fault_that_shows_in_use_only(build: Build, backend: tokenizers.Tokenizer, tmp_path: Path) -> None:
+    build()
+    stored = json.loads(backend.to_str())
+    stored["model"] |= {"unk_token": "no token", "vocab": {"a": 0}, "merges": []}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(stored | {"pre_tokenizer": None, "added_tokens": []}))
     with pytest.raises(CheckpointError, match="no valid tokenizer"):
         open_checkpoint(tmp_path).tokenizer()
 
