@@ -243,17 +243,15 @@ def test_byte_level_bpe_from_a_folder_and_from_gguf(tmp_path: Path, pre: str) ->
     assert_same(open_checkpoint(tmp_path / "m.gguf").tokenizer(), theirs, (DIGITS, *AWKWARD, *SPECIAL_IN_TEXT))
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["leading space", "no leading space"])
-def sentencepiece_model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, bool]:
+def train_sentencepiece(folder: Path, *, leading_space: bool) -> Any:
     sentencepiece = pytest.importorskip("sentencepiece")
-    folder = tmp_path_factory.mktemp("sentencepiece")
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS), model_prefix=str(folder / "m"), model_type="bpe", vocab_size=400,
         byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
-        add_dummy_prefix=request.param, split_digits=True, allow_whitespace_only_pieces=True,
+        add_dummy_prefix=leading_space, split_digits=True, allow_whitespace_only_pieces=True,
         user_defined_symbols=["<tool>"], hard_vocab_limit=False, minloglevel=2,
     )  # fmt: skip
-    return sentencepiece.SentencePieceProcessor(model_file=str(folder / "m.model")), request.param
+    return sentencepiece.SentencePieceProcessor(model_file=str(folder / "m.model"))
 
 
 def piece_type(model: Any, token_id: int) -> int:
@@ -263,17 +261,16 @@ def piece_type(model: Any, token_id: int) -> int:
     return 4 if model.id_to_piece(token_id) == "<tool>" else 1
 
 
-def write_sentencepiece(path: Path, model: Any, add_space_prefix: bool, architecture: str) -> Path:
+def write_sentencepiece(path: Path, model: Any, *, leading_space: bool) -> Path:
     size = model.get_piece_size()
     write_gguf(
         path,
         {
-            "general.architecture": architecture,
             "tokenizer.ggml.model": "llama",
             "tokenizer.ggml.tokens": [model.id_to_piece(token_id) for token_id in range(size)],
             "tokenizer.ggml.scores": np.array([model.get_score(token_id) for token_id in range(size)], np.float32),
             "tokenizer.ggml.token_type": np.array([piece_type(model, token_id) for token_id in range(size)], np.int32),
-            "tokenizer.ggml.add_space_prefix": add_space_prefix,
+            "tokenizer.ggml.add_space_prefix": leading_space,
             "tokenizer.ggml.unknown_token_id": model.unk_id(),
             "tokenizer.ggml.bos_token_id": model.bos_id(),
             "tokenizer.ggml.eos_token_id": model.eos_id(),
@@ -282,9 +279,10 @@ def write_sentencepiece(path: Path, model: Any, add_space_prefix: bool, architec
     return path
 
 
-def test_sentencepiece_itself(tmp_path: Path, sentencepiece_model: tuple[Any, bool]) -> None:
-    model, add_space_prefix = sentencepiece_model
-    ours = open_checkpoint(write_sentencepiece(tmp_path / "m.gguf", model, add_space_prefix, "llama")).tokenizer()
+@pytest.mark.parametrize("leading_space", [True, False])
+def test_sentencepiece_itself(tmp_path: Path, leading_space: bool) -> None:
+    model = train_sentencepiece(tmp_path, leading_space=leading_space)
+    ours = open_checkpoint(write_sentencepiece(tmp_path / "m.gguf", model, leading_space=leading_space)).tokenizer()
     assert ours.vocab_size == model.get_piece_size()
     for text in (DIGITS, *AWKWARD):
         ids = model.encode(text)
@@ -295,12 +293,10 @@ def test_sentencepiece_itself(tmp_path: Path, sentencepiece_model: tuple[Any, bo
         assert "".join(stream.push([token_id]) for token_id in ids) + stream.finish() == text
 
 
-def test_sentencepiece_as_transformers_reads_it(tmp_path: Path, sentencepiece_model: tuple[Any, bool]) -> None:
+def test_sentencepiece_as_transformers_reads_it(tmp_path: Path) -> None:
     # transformers puts the leading space by a rule of the architecture; phi3's is that of the original models
-    model, add_space_prefix = sentencepiece_model
-    if not add_space_prefix:
-        pytest.skip("transformers' phi3 rule always puts a leading space")
-    path = write_sentencepiece(tmp_path / "m.gguf", model, add_space_prefix, "phi3")
+    model = train_sentencepiece(tmp_path, leading_space=True)
+    path = write_sentencepiece(tmp_path / "m.gguf", model, leading_space=True)
     ours = open_checkpoint(path).tokenizer()
     stored = open_checkpoint(path).metadata
     from transformers.integrations.gguf.gguf_tokenizer_mapping import convert_gguf_tokenizer
