@@ -159,7 +159,7 @@ class Drafting:
         most_rows = min(max_rows, fixed_rows + num_askers * self._config.max_nodes)
         hopes = self._calibrator.best_conditionals()
         useful = max_useful_nodes(hopes, num_askers, fixed_rows, self._cost, most_rows, self._draft_cost_s)
-        return self._probe.nodes_to_ask(useful)
+        return self._probe.nodes_to_ask(useful, self._draft_cost_s / self._cost.cost(fixed_rows))
 
     def _ask(self, askers: SequenceABC[Round], num_nodes: int) -> list[Tree]:
         """A valid tree for each; after a fault each is asked alone, to find whose it is."""

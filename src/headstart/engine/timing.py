@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 
 import numpy as np
@@ -17,7 +16,7 @@ _REPEATS = 3
 
 
 def measure_cost_curve(trunk: Trunk, num_pages: int, max_rows: int) -> CostCurve:
-    """Time passes of a few sizes, choices included; the median of each size counts.
+    """Time passes of a few sizes, choices included; the fastest of each size counts, for noise only adds.
 
     Writes to the first pages of the cache: to be called while all pages are free.
 
@@ -31,9 +30,7 @@ def measure_cost_curve(trunk: Trunk, num_pages: int, max_rows: int) -> CostCurve
     _time_pass(trunk, counts[-1])  # the first pass pays for what is touched for the first time
     # sizes in turn, so that a slow moment does not fall on one of them alone
     seconds = [[_time_pass(trunk, count) for count in counts] for _ in range(_REPEATS)]
-    return CostCurve(
-        {count: statistics.median(times) for count, times in zip(counts, zip(*seconds, strict=True), strict=True)}
-    )
+    return CostCurve({count: min(times) for count, times in zip(counts, zip(*seconds, strict=True), strict=True)})
 
 
 def _time_pass(trunk: Trunk, num_rows: int) -> float:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from headstart.decoding.trees import chain
 from headstart.engine import token_hash
 from headstart.errors import CapacityError, ConfigError, HeadstartError
 from headstart.records import SamplingParams
-from headstart.testing.drafters import OracleDrafter, RaisingDrafter, WrongDrafter
+from headstart.testing.drafters import BrokenTreeDrafter, OracleDrafter, RaisingDrafter
 from headstart.testing.toy_engine import ALPHABET, VOCAB_SIZE, make_toy_engine
 from headstart.testing.toy_trunk import ToyTrunk
 
@@ -290,19 +294,10 @@ def test_an_error_behind_a_rejected_draft_is_none():
     tokens = plain().token_ids
     trunk = FaultyTrunk(VOCAB_SIZE)
     trunk.bad_token = next(token for token in range(VOCAB_SIZE) if token not in tokens and token not in PROMPT)
-    drafter = WrongDrafter({tuple(PROMPT): tokens}, VOCAB_SIZE)
-    drafter._vocab_size = VOCAB_SIZE
-    drafter.guess = lambda known, max_nodes, max_depth: _chain_of(trunk.bad_token, max_depth)  # type: ignore[method-assign]
-    engine = make_toy_engine(drafter, trunk=trunk, policy="always", max_depth=3)
-    completion = engine.generate(PROMPT, FREE)
+    drafter = BrokenTreeDrafter(chain([trunk.bad_token] * 3, [0.9] * 3))
+    completion = make_toy_engine(drafter, trunk=trunk, policy="always").generate(PROMPT, FREE)
     assert completion.token_ids == tokens
     assert completion.drafted > 0
-
-
-def _chain_of(token, depth):
-    from headstart.decoding.trees import chain
-
-    return chain([token] * depth, [0.9] * depth)
 
 
 @pytest.mark.parametrize("method", ["open", "extend", "propose", "close"])
@@ -340,7 +335,11 @@ def test_chat_goes_through_the_tokenizer():
     assert engine.encode_chat([{"role": "user", "content": "ab"}]) == [0, 1, END]
 
 
-def test_token_hash_is_of_little_endian_int32():
-    import hashlib
+def test_the_engine_is_imported_without_runtimes_and_file_formats():
+    heavy = ("torch", "tokenizers", "jinja2", "headstart._native", "headstart.runtime.native", "headstart.checkpoint")
+    script = f"import sys, headstart.engine; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True).stdout == "[]\n"
 
+
+def test_token_hash_is_of_little_endian_int32():
     assert token_hash([1, 258]) == hashlib.sha256(b"\1\0\0\0\2\1\0\0").hexdigest()
