@@ -112,7 +112,8 @@ def test_a_stop_token_inside_a_draft_ends_the_text_there(place):
     completion = engine.generate(PROMPT, replace(FREE, stop_token_ids=(stop,)))
     assert completion.finish_reason == "stop"
     assert completion.token_ids == tokens[: first + 1]
-    assert completion.text == plain(replace(FREE, max_tokens=first)).text if first else completion.text == ""
+    before = plain(replace(FREE, max_tokens=first)).text if first else ""
+    assert completion.text == before
     engine.check_integrity()
 
 
@@ -275,7 +276,7 @@ def test_a_pass_that_raises_is_taken_back_and_can_be_tried_again():
 
 def test_an_error_in_one_sequence_leaves_the_others_alone():
     trunk = FaultyTrunk(VOCAB_SIZE)
-    healthy = [prompt for prompt in ([7, 8], [9, 10, 11]) if trunk.bad_token not in plain(prompt=prompt).token_ids]
+    healthy = ([7, 8], [9, 10, 11])
     texts = [plain(prompt=prompt).token_ids for prompt in healthy]
     trunk.bad_token = next(token for token in plain().token_ids[2:] if all(token not in text for text in texts))
     engine = make_toy_engine(trunk=trunk)
