@@ -51,7 +51,7 @@ class ChatTemplate:
             return template.render(known)
         except Exception as error:  # the template is foreign code and may fail in any way
             raise ConfigError(
-                f"The model's chat template refuses this conversation: {error or type(error).__name__} "
+                f"The model's chat template refuses this conversation ({str(error) or type(error).__name__}). "
                 "Check the roles and their order, or change the template."
             ) from error
 

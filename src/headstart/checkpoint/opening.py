@@ -20,6 +20,7 @@ from headstart.errors import CheckpointError, ConfigError
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_PATTERNS = ("*.safetensors", "*.json", "*.jinja", "tokenizer*")
+_FILE_SUFFIXES = (".gguf", ".safetensors", ".json", ".bin", ".pt", ".pth")
 _SAMPLE_BYTES = 1024
 
 
@@ -75,8 +76,9 @@ def open_checkpoint(source: str | Path, *, revision: str | None = None) -> Check
 
     Args:
         source: a .gguf file; a folder with config.json and safetensors, or with
-            exactly one .gguf; or, if no such path exists, a name "organisation/model"
-            on the Hugging Face hub, the only case in which the network is used.
+            exactly one .gguf; or, if neither that path nor the folder
+            before its last part exists, a name "organisation/model" on the
+            Hugging Face hub, the only case in which the network is used.
         revision: branch, tag or commit of a hub name.
 
     Raises:
@@ -92,7 +94,7 @@ def open_checkpoint(source: str | Path, *, revision: str | None = None) -> Check
     if _exists(path):
         if revision is not None:
             raise ConfigError(f"revision = {revision!r} has no effect: {path} is a local path. Leave it out.")
-    elif _HUB_NAME.fullmatch(str(source)):
+    elif _is_hub_name(str(source)):
         path = _download(str(source), revision)
     else:
         raise CheckpointError(
@@ -100,6 +102,12 @@ def open_checkpoint(source: str | Path, *, revision: str | None = None) -> Check
             "Give a .gguf file, a folder with config.json and *.safetensors, or a hub name."
         )
     return _open_folder(path) if path.is_dir() else _open_gguf(path)
+
+
+def _is_hub_name(source: str) -> bool:
+    # A mistyped path must not turn into a request: "models/tiny.gguf" and "models/..." beside a folder are paths.
+    looks_like_path = Path(source).suffix in _FILE_SUFFIXES or _exists(Path(source).parent)
+    return _HUB_NAME.fullmatch(source) is not None and not looks_like_path
 
 
 def _exists(path: Path) -> bool:

@@ -20,7 +20,8 @@ class Tensor:
         name: as the file has it.
         shape: row-major as in PyTorch: a weight matrix is (out, in).
         kind: how values are stored, a name in `KINDS`.
-        data: uint8 [bytes], read-only.
+        data: uint8 [bytes], read-only. In a GGUF file it is aligned as the file
+            says (32 bytes by default); in a safetensors file it may begin anywhere.
 
     Raises:
         CheckpointError: the bytes do not match kind and shape.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import tokenizers
@@ -33,7 +32,7 @@ class SpecialTokens:
 
     bos_id: int | None = None
     end_ids: tuple[int, ...] = ()
-    names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    names: Mapping[str, str] = field(default_factory=dict)
     prefix_ids: tuple[int, ...] = ()
     suffix_ids: tuple[int, ...] = ()
     from_backend: bool = False

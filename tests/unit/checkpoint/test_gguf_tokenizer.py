@@ -136,6 +136,17 @@ def test_padded_rows_decode_to_nothing(tmp_path: Path, byte_level_metadata: dict
     assert tokenizer.decode([len(tokens) - 1, tokenizer.token_id("he"), 10**6]) == "he"  # type: ignore[list-item]
 
 
+def test_chats_of_a_gguf_file(tmp_path: Path, byte_level_metadata: dict[str, object]) -> None:
+    byte_level_metadata["tokenizer.chat_template.tool_use"] = "{{ tools[0] }}{{ bos_token }}{{ eos_token }}"
+    tokenizer = build(tmp_path, byte_level_metadata, add_bos_token=True)
+    messages = [{"role": "user", "content": "he"}]
+    assert tokenizer.render_chat(messages, add_generation_prompt=False) == "<s>user:he<end>"
+    assert tokenizer.render_chat(messages, tools=["find"]) == "find<s><end>"  # type: ignore[list-item]
+    ids = tokenizer.encode_chat(messages)
+    assert ids.count(tokenizer.bos_id) == 2  # the template's own, one a turn; none is added before it
+    assert tokenizer.decode(ids, skip_special_tokens=False) == "<s>user:he<end><s>assistant:"
+
+
 def test_pieces_merge_by_score(tmp_path: Path, piece_metadata: dict[str, object]) -> None:
     tokenizer = build(tmp_path, piece_metadata)
     assert spelled(piece_metadata, tokenizer.encode("hello hello")) == ["<s>", "▁hello", "▁hello"]

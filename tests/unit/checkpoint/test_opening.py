@@ -70,6 +70,16 @@ def test_neither_path_nor_hub_name(source: str, tmp_path: Path, monkeypatch: pyt
         open_checkpoint(source)
 
 
+@pytest.mark.parametrize("source", ["models/typo", "models/tiny.gguf", "elsewhere/tiny.gguf"])
+def test_a_mistyped_path_asks_no_hub(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("the hub was asked"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    with pytest.raises(CheckpointError, match="no such file or folder"):
+        open_checkpoint(source)
+
+
 def test_an_empty_file_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").touch()
     with pytest.raises(CheckpointError, match="cannot be read"):
