@@ -9,6 +9,7 @@ drafts) and take turns. A ratio above 1 means that Headstart is faster.
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from headstart.checkpoint.packaged import packaged_model
 from headstart.errors import ConfigError, HeadstartError
 
 OURS = FOLDER / "headstart_worker.py"
+BUSY = 0.5  # load average above which a warning is given
 CONTEXT = 1024  # the longest prompt and its new tokens
 
 
@@ -125,6 +127,8 @@ def compare(
     model = model or packaged_model()
     settings = {"model": str(model.resolve()), "threads": threads, "context": CONTEXT}
     environment = {**describe_machine(), "model": model.name, "threads": threads, "rounds": rounds}
+    if environment["load_average"] > BUSY:
+        print(f"load average {environment['load_average']}: other work slows and scatters the figures", file=sys.stderr)
     measured: list[dict[str, Any]] = []
     missing: list[dict[str, str]] = []
     with WorkerProcess(sys.executable, OURS) as ours, tempfile.TemporaryDirectory() as folder:
@@ -184,6 +188,8 @@ def _missing(peer: Peer, reason: str) -> dict[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run, with the failures that a user can act on as text."""
+    # by default SIGTERM skips all clean-up, and would leave paused workers behind
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         app(arguments)
     except (HeadstartError, WorkerFailureError) as failure:

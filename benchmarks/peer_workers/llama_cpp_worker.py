@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -16,9 +18,21 @@ import llama_cpp
 import numpy as np
 from protocol import Clock, Loaded, Worker, serve
 
+BATCH_ROWS = 512  # of one llama_decode
+
+
+@dataclass(frozen=True)
+class Row:
+    """One token of a batch; `wanted` if its logits will be read."""
+
+    token: int
+    position: int
+    sequence: int
+    wanted: bool
+
 
 class Context:
-    """A llama.cpp context with one reusable batch.
+    """A llama.cpp context with one reusable batch; `close` frees both.
 
     Args:
         model: the loaded model.
@@ -30,41 +44,51 @@ class Context:
     def __init__(self, model: Any, threads: int, capacity: int, num_sequences: int = 1) -> None:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = capacity
-        params.n_batch = params.n_ubatch = 512
+        params.n_batch = params.n_ubatch = BATCH_ROWS
         params.n_seq_max = num_sequences
         params.n_threads = params.n_threads_batch = threads
         self._context = llama_cpp.llama_init_from_model(model, params)
         self._memory = llama_cpp.llama_get_memory(self._context)
-        self._batch = llama_cpp.llama_batch_init(512, 0, 1)
+        self._batch = llama_cpp.llama_batch_init(BATCH_ROWS, 0, 1)
         self._vocab_size = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
 
-    def clear(self) -> None:
-        """Forget every sequence."""
-        llama_cpp.llama_memory_clear(self._memory, False)
+    def close(self) -> None:
+        """Free the memory."""
+        llama_cpp.llama_batch_free(self._batch)
+        llama_cpp.llama_free(self._context)
 
     def truncate(self, position: int) -> None:
         """Forget the first sequence's tokens from `position` on."""
         llama_cpp.llama_memory_seq_rm(self._memory, 0, position, -1)
 
-    def decode(
-        self, tokens: Sequence[int], positions: Sequence[int], sequences: Sequence[int], wanted: Sequence[bool]
-    ) -> None:
-        """Run tokens; logits of the wanted ones can be read afterwards."""
+    def decode(self, rows: Sequence[Row]) -> list[int]:
+        """Run at most `BATCH_ROWS` rows; the likeliest next token of each wanted one, in order."""
         batch = self._batch
-        batch.n_tokens = len(tokens)
-        for row, (token, position, sequence, want) in enumerate(zip(tokens, positions, sequences, wanted, strict=True)):
-            batch.token[row] = token
-            batch.pos[row] = position
-            batch.n_seq_id[row] = 1
-            batch.seq_id[row][0] = sequence
-            batch.logits[row] = want
+        batch.n_tokens = len(rows)
+        for index, row in enumerate(rows):
+            batch.token[index] = row.token
+            batch.pos[index] = row.position
+            batch.n_seq_id[index] = 1
+            batch.seq_id[index][0] = row.sequence
+            batch.logits[index] = row.wanted
         status = llama_cpp.llama_decode(self._context, batch)
         if status != 0:
-            raise RuntimeError(f"llama_decode gave {status} for {len(tokens)} tokens")
+            raise RuntimeError(f"llama_decode gave {status} for {len(rows)} tokens")
+        return [self._argmax(index) for index, row in enumerate(rows) if row.wanted]
 
-    def argmax(self, row: int) -> int:
-        """The likeliest token after a wanted row of the last batch."""
-        logits = llama_cpp.llama_get_logits_ith(self._context, row)
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> list[int]:
+        """Forget all, run whole prompts, as many to a batch as fit; the first new token of each."""
+        llama_cpp.llama_memory_clear(self._memory, False)
+        rows = [
+            Row(token, position, sequence, wanted=position == len(prompt) - 1)
+            for sequence, prompt in enumerate(prompts)
+            for position, token in enumerate(prompt)
+        ]
+        chunks = (rows[start : start + BATCH_ROWS] for start in range(0, len(rows), BATCH_ROWS))
+        return [token for chunk in chunks for token in self.decode(chunk)]
+
+    def _argmax(self, index: int) -> int:
+        logits = llama_cpp.llama_get_logits_ith(self._context, index)
         return int(np.ctypeslib.as_array(logits, shape=(self._vocab_size,)).argmax())
 
 
@@ -93,55 +117,45 @@ class LlamaCpp(Worker):
         return {"token_ids": list(room[:count])}
 
     def generate(self, *, prompt_ids: list[int], max_tokens: int) -> dict[str, Any]:
-        context = self._single
-        context.clear()
         clock = Clock()
-        length = len(prompt_ids)
-        _prefill(context, prompt_ids, 0)
-        token_ids = [context.argmax(length - 1)]
+        token_ids = self._single.prefill([prompt_ids])
         clock.token()
-        while len(token_ids) < max_tokens:
-            context.decode([token_ids[-1]], [length + len(token_ids) - 1], [0], [True])
-            token_ids.append(context.argmax(0))
+        for position in range(len(prompt_ids), len(prompt_ids) + max_tokens - 1):
+            token_ids += self._single.decode([Row(token_ids[-1], position, 0, wanted=True)])
             clock.token()
         return clock.answer(token_ids)
 
     def batch(self, *, prompts: list[list[int]], max_tokens: int) -> dict[str, Any]:
-        capacity = sum(len(prompt) + max_tokens for prompt in prompts)
-        context = Context(self._model, self._threads, capacity, len(prompts))
-        start = time.perf_counter()
-        last = []
-        for sequence, prompt in enumerate(prompts):
-            _prefill(context, prompt, sequence)
-            last.append(context.argmax(len(prompt) - 1))
-        for step in range(max_tokens - 1):
-            positions = [len(prompt) + step for prompt in prompts]
-            context.decode(last, positions, range(len(prompts)), [True] * len(prompts))
-            last = [context.argmax(row) for row in range(len(prompts))]
-        return {"num_tokens": max_tokens * len(prompts), "seconds": time.perf_counter() - start}
+        longest = max(map(len, prompts)) + max_tokens
+        with closing(Context(self._model, self._threads, longest * len(prompts), len(prompts))) as context:
+            start = time.perf_counter()
+            last = context.prefill(prompts)
+            for step in range(max_tokens - 1):
+                last = context.decode(
+                    [
+                        Row(token, len(prompt) + step, sequence, wanted=True)
+                        for sequence, (token, prompt) in enumerate(zip(last, prompts, strict=True))
+                    ]
+                )
+            return {"num_tokens": max_tokens * len(prompts), "seconds": time.perf_counter() - start}
 
     def cost(self, *, rows: list[int], context: int, repeats: int) -> dict[str, Any]:
-        single = self._single
-        single.clear()
-        _prefill(single, [(7 * index) % 1000 + 100 for index in range(context)], 0)
-        milliseconds: dict[str, list[float]] = {str(count): [] for count in rows}
+        self._single.prefill([[7 * index % 1000 + 100 for index in range(context)]])
+        milliseconds: dict[str, list[float]] = {}
         for count in rows:
-            tokens = [(11 * index) % 1000 + 100 for index in range(count)]
-            for _ in range(repeats + 1):
-                start = time.perf_counter()
-                single.decode(tokens, range(context, context + count), [0] * count, [True] * count)
-                for row in range(count):
-                    single.argmax(row)
-                milliseconds[str(count)].append((time.perf_counter() - start) * 1000)
-                single.truncate(context)
+            chain = [Row(11 * index % 1000 + 100, context + index, 0, wanted=True) for index in range(count)]
+            times = [self._time(chain, context) for _ in range(repeats + 1)]
             # llama.cpp builds a graph for each new shape and keeps it for the next pass: the first is not its speed
-            del milliseconds[str(count)][0]
+            milliseconds[str(count)] = times[1:]
         return {"ms": milliseconds}
 
-
-def _prefill(context: Context, prompt_ids: list[int], sequence: int) -> None:
-    length = len(prompt_ids)
-    context.decode(prompt_ids, range(length), [sequence] * length, [index == length - 1 for index in range(length)])
+    def _time(self, chain: list[Row], context: int) -> float:
+        """Milliseconds of one pass; its tokens are forgotten again."""
+        start = time.perf_counter()
+        self._single.decode(chain)
+        elapsed = time.perf_counter() - start
+        self._single.truncate(context)
+        return elapsed * 1000
 
 
 if __name__ == "__main__":

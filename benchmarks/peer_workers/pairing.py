@@ -1,8 +1,8 @@
 """Two engines taking turns, and what comes of it.
 
-In every round each side does the same work once, ours first, while the other is
-paused. A round's ratio compares two neighbours in time, so a machine that is
-busy or slow for a while is slow for both.
+In every round each side does the same work once, while the other is paused. A
+round's ratio compares two neighbours in time, so a machine that is slow for a
+while is slow for both.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class Pair:
         ours: dict[str, list[float]] = {str(rows): [] for rows in COST_ROWS}
         peer: dict[str, list[float]] = {str(rows): [] for rows in COST_ROWS}
         for _ in range(self._rounds):
-            for side, times in ((self._ours, ours), (self._peer, peer)):
+            # the peer first: most engines cannot say what a pass costs, and then ours need not
+            for side, times in ((self._peer, peer), (self._ours, ours)):
                 with _turn(side):
                     answer = side.ask("cost", rows=COST_ROWS, context=COST_CONTEXT, repeats=COST_REPEATS)
                 for rows, milliseconds in answer["ms"].items():
