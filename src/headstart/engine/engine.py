@@ -65,14 +65,10 @@ class Engine:
             trunk: the model that decides.
             tokenizer: for texts.
             drafter: who guesses; `None` decodes plainly.
-            policy: see `DraftConfig`.
-            max_nodes: drafted nodes at most for a sequence and round.
-            max_depth: draft depth at most.
+            policy, max_nodes, max_depth: how much it guesses; see `DraftConfig`.
             verification: see `make_verification`.
             cost_curve: of the trunk on this machine; measured here if not given.
-            max_batch: sequences that run at the same time.
-            max_rows: rows of one pass at most.
-            prefill_chunk: rows of one pass that may go to prompts.
+            max_batch, max_rows, prefill_chunk: how much runs at once; see `SchedulerConfig`.
             cache_tokens: tokens that the cache holds, over all sequences; by default
                 what `max_batch` full contexts need, or what 512 MiB hold if that is less.
             share_prefixes: whether prompts that begin alike share cache pages.
@@ -100,24 +96,32 @@ class Engine:
         self._outbox = Outbox()
 
     @classmethod
-    def load(cls, source: str | Path, *, draft: str = "auto", threads: int | None = None, **settings: Any) -> Engine:
+    def load(
+        cls,
+        source: str | Path,
+        *,
+        draft: str = "auto",
+        threads: int | None = None,
+        weights: str = "stored",
+        **settings: Any,
+    ) -> Engine:
         """An engine for a model file, run by the native CPU runtime.
 
         Args:
             source: what `headstart.checkpoint.open_checkpoint` takes.
-            draft: "auto" or "lookup" guesses from the text so far, "off" never guesses.
+            draft: "auto" or "lookup" guesses from the text so far, "none" never guesses.
             threads: CPU threads; all physical cores by default.
+            weights: "stored" as in the file, or one of `headstart.runtime.native.WeightFormat`.
             **settings: those of `Engine`.
 
         Raises:
-            CheckpointError: the file is missing or damaged.
-            UnsupportedError: this build cannot run the model.
-            ConfigError: an unknown `draft`.
+            CheckpointError, UnsupportedError: the file is missing or damaged, or this build cannot run it.
+            ConfigError: an unknown `draft` or `weights`.
         """
         from headstart.engine.loading import load_parts  # late: see there
 
-        trunk, tokenizer, drafter = load_parts(source, draft, threads)
-        return cls(trunk, tokenizer, drafter=drafter, **settings)
+        parts = load_parts(source, draft=draft, threads=threads, weights=weights)
+        return cls(parts.trunk, parts.tokenizer, drafter=parts.drafter, **settings)
 
     def step(self) -> list[Event]:
         """Run one pass, and return all news that were not fetched yet.

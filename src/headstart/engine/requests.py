@@ -111,7 +111,8 @@ def check_room(num_prompt: int, params: SamplingParams, limits: Limits) -> None:
     if needed > limits.cache_slots:
         raise CapacityError(
             f"The request may need {needed} slots ({num_prompt} prompt tokens, max_tokens = {params.max_tokens}), "
-            f"the cache has {limits.cache_slots}. Shorten the prompt, lower max_tokens, or raise cache_tokens."
+            f"the cache has {limits.cache_slots}. Shorten the prompt, lower max_tokens, or raise cache_tokens "
+            "(--context)."
         )
 
 
