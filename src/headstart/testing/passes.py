@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,27 @@ def rows_of_one(
         page_tables=[np.asarray(page_table, np.int32)],
         committed=np.asarray([committed], np.int32),
         wanted=np.arange(num_rows, dtype=np.int32) if wanted is None else np.asarray(wanted, np.int32),
+    )
+
+
+def side_by_side(*parts: Rows) -> Rows:
+    """One pass over the rows of several; each part keeps its sequences, and their page tables must not overlap."""
+    first_row = np.cumsum([0, *(len(part.tokens) for part in parts)])
+    first_sequence = np.cumsum([0, *(len(part.page_tables) for part in parts)])
+
+    def joined(arrays: Iterable[NDArray[np.int32]]) -> NDArray[np.int32]:
+        return np.concatenate(list(arrays)).astype(np.int32)
+
+    return Rows(
+        tokens=joined(part.tokens for part in parts),
+        positions=joined(part.positions for part in parts),
+        parents=joined(
+            np.where(part.parents < 0, -1, part.parents + base) for part, base in zip(parts, first_row, strict=False)
+        ),
+        sequences=joined(part.sequences + base for part, base in zip(parts, first_sequence, strict=False)),
+        page_tables=[table for part in parts for table in part.page_tables],
+        committed=joined(part.committed for part in parts),
+        wanted=joined(part.wanted + base for part, base in zip(parts, first_row, strict=False)),
     )
 
 
