@@ -34,7 +34,6 @@ class Item {
     const size_t num_queries = static_cast<size_t>(block.num_rows * num_heads);
     if (scratch.scores.size() < num_queries * stride_) scratch.scores.resize(num_queries * stride_);
     scratch.queries.resize(num_queries * shape.head_dim);
-    scratch.page.resize(static_cast<size_t>(kPageTokens) * shape.head_dim);
   }
 
   void run(const float* queries, float* out) {
@@ -53,12 +52,6 @@ class Item {
     return out + (static_cast<size_t>(row(r)) * shape_.num_heads + first_head_) * shape_.head_dim;
   }
 
-  const float* as_floats(const void* stored) {
-    if (!cache_.shape().half) return static_cast<const float*>(stored);
-    kernels_.halves_to_floats(static_cast<const uint16_t*>(stored), kPageTokens * shape_.head_dim, scratch_.page.data());
-    return scratch_.page.data();
-  }
-
   // scores of every query against every slot of the pages, in slot order
   void score(const float* queries) {
     const int dim = shape_.head_dim;
@@ -73,7 +66,7 @@ class Item {
     for (int page = begin_page_; page < end_page_; ++page) {
       const int stored_at = plan_.page(block_.sequence, page * kPageTokens);
       kernels_.score_block(scratch_.queries.data(), block_.num_rows * num_heads_, dim,
-                           as_floats(cache_.keys(stored_at, layer_, kv_head_)), dim,
+                           cache_.keys(stored_at, layer_, kv_head_), cache_.shape().half, dim,
                            scratch_.scores.data() + (page - begin_page_) * kPageTokens, stride_);
     }
   }
@@ -100,7 +93,7 @@ class Item {
   void mix(float* out) {
     for (int page = begin_page_; page < end_page_; ++page) {
       const int stored_at = plan_.page(block_.sequence, page * kPageTokens);
-      const float* values = as_floats(cache_.values(stored_at, layer_, kv_head_));
+      const void* values = cache_.values(stored_at, layer_, kv_head_);
       for (int r = 0; r < block_.num_rows; ++r) mix_page(r, page * kPageTokens, values, out_of(out, r));
     }
     for (int r = 0; r < block_.num_rows; ++r) {
@@ -112,7 +105,7 @@ class Item {
   }
 
   // what a row sees of the page that begins at slot `base`: first tokens at their own slots, then its tail
-  void mix_page(int r, int base, const float* values, float* out) {
+  void mix_page(int r, int base, const void* values, float* out) {
     const RowPlace& place = plan_.place(row(r));
     const int own_end = place.in_place ? position(r) + 1 : committed();
     add_values(r, std::max(first_position(r), base), std::min(own_end, base + kPageTokens), 0, base, values, out);
@@ -125,12 +118,12 @@ class Item {
   }
 
   // positions [begin, end), which lie `shift` slots further on, all in the page at `base`
-  void add_values(int r, int begin, int end, int shift, int base, const float* values, float* out) {
+  void add_values(int r, int begin, int end, int shift, int base, const void* values, float* out) {
     if (begin >= end) return;
     // weights[lane] is then the weight of the position whose value is in that lane
     const float* weights = scores(r, 0) + (base - shift - origin_);
-    kernels_.mix_block(weights, num_heads_, stride_, values, shape_.head_dim, begin + shift - base, end + shift - base,
-                       out, shape_.head_dim);
+    kernels_.mix_block(weights, num_heads_, stride_, values, cache_.shape().half, shape_.head_dim, begin + shift - base,
+                       end + shift - base, out, shape_.head_dim);
   }
 
   const RowPlan& plan_;

@@ -8,6 +8,7 @@
 
 #include "cache.hpp"
 #include "kernels.hpp"
+#include "memory.hpp"
 #include "rows.hpp"
 
 namespace headstart {
@@ -20,7 +21,7 @@ struct AttentionShape {
 
 // Buffers of one thread, kept between calls.
 struct AttentionScratch {
-  std::vector<float> scores, queries, page;
+  LineVector<float> scores, queries;
 };
 
 // Work is cut into items that threads take in any order.

@@ -24,6 +24,7 @@ namespace {
 
 using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using FloatRow = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
 
 std::span<const int32_t> span_of(const Ints& a) { return {a.data(), a.shape(0)}; }
@@ -39,13 +40,13 @@ int add_matrix(Program& program, const std::string& kind, const std::string& tar
                const std::optional<Ints>& row_order) {
   const std::span<const int32_t> order = row_order ? span_of(*row_order) : std::span<const int32_t>{};
   nb::gil_scoped_release unlocked;
-  Packing packing(kind, target, n, k, {data.data(), data.shape(0)}, order);
+  Packing packing(kind, target, n, k, {data.data(), data.shape(0)}, order, program.arena());
   constexpr int kTilesOfPiece = 16;
   program.share((packing.num_tiles() + kTilesOfPiece - 1) / kTilesOfPiece, [&](int piece, int) {
     const int end = std::min((piece + 1) * kTilesOfPiece, packing.num_tiles());
     for (int tile = piece * kTilesOfPiece; tile < end; ++tile) packing.pack_tile(tile);
   });
-  return program.add_matrix(packing.take());
+  return program.add_matrix(packing.matrix());
 }
 
 RowsView rows_view(const Ints& tokens, const Ints& positions, const Ints& parents, const Ints& sequences,
@@ -175,7 +176,7 @@ NB_MODULE(_native, m) {
              unpack_row(weights, row, values.data());
              return copy_floats(values.data(), weights.k);
            })
-      .def("add_vector", [](Program& p, std::vector<float> values) { return p.add_vector(std::move(values)); })
+      .def("add_vector", [](Program& p, const Floats& values) { return p.add_vector({values.data(), values.shape(0)}); })
       .def("add_register", &Program::add_register, "width"_a, "wanted_rows_only"_a)
       .def("embed", [](Program& p, int out, int matrix) {
         Op op{OpKind::kEmbed};

@@ -1,10 +1,6 @@
 #include "cache.hpp"
 
-#include <sys/mman.h>
-
 #include <cstring>
-#include <new>
-#include <utility>
 #include <vector>
 
 namespace headstart {
@@ -19,38 +15,17 @@ Cache::Cache(const CacheShape& shape, int num_pages)
       num_pages_(num_pages),
       element_bytes_(shape.half ? 2 : 4),
       head_bytes_(static_cast<size_t>(kPageTokens) * shape.head_dim * element_bytes_),
-      page_bytes_(page_bytes(shape)) {
-  // mapped, so that pages that are never used never take memory
-  void* p = mmap(nullptr, page_bytes_ * static_cast<size_t>(num_pages), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) throw std::bad_alloc();
-  storage_ = static_cast<uint8_t*>(p);
-}
-
-Cache::~Cache() {
-  if (storage_ != nullptr) munmap(storage_, page_bytes_ * static_cast<size_t>(num_pages_));
-}
-
-Cache::Cache(Cache&& other) noexcept { *this = std::move(other); }
-
-Cache& Cache::operator=(Cache&& other) noexcept {
-  std::swap(shape_, other.shape_);
-  std::swap(num_pages_, other.num_pages_);
-  std::swap(element_bytes_, other.element_bytes_);
-  std::swap(head_bytes_, other.head_bytes_);
-  std::swap(page_bytes_, other.page_bytes_);
-  std::swap(storage_, other.storage_);
-  return *this;
-}
+      page_bytes_(page_bytes(shape)),
+      storage_(page_bytes_ * static_cast<size_t>(num_pages)) {}
 
 void* Cache::at(int page, int layer, int head, bool values) const {
   const size_t block = (static_cast<size_t>(layer) * shape_.num_kv_heads + head) * 2 + (values ? 1 : 0);
-  return storage_ + static_cast<size_t>(page) * page_bytes_ + block * head_bytes_;
+  return storage_.data() + static_cast<size_t>(page) * page_bytes_ + block * head_bytes_;
 }
 
 void Cache::copy_page(int source, int destination) {
-  std::memcpy(storage_ + static_cast<size_t>(destination) * page_bytes_,
-              storage_ + static_cast<size_t>(source) * page_bytes_, page_bytes_);
+  std::memcpy(storage_.data() + static_cast<size_t>(destination) * page_bytes_,
+              storage_.data() + static_cast<size_t>(source) * page_bytes_, page_bytes_);
 }
 
 void Cache::move(std::span<const int32_t> page_table, std::span<const int32_t> sources,

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 
+#include "memory.hpp"
+
 namespace headstart {
 
 constexpr int kPageTokens = 16;
@@ -21,9 +23,6 @@ class Cache {
  public:
   Cache() = default;
   Cache(const CacheShape& shape, int num_pages);  // throws std::bad_alloc
-  ~Cache();
-  Cache(Cache&& other) noexcept;
-  Cache& operator=(Cache&& other) noexcept;
 
   const CacheShape& shape() const { return shape_; }
   int num_pages() const { return num_pages_; }
@@ -47,7 +46,7 @@ class Cache {
   CacheShape shape_{};
   int num_pages_ = 0;
   size_t element_bytes_ = 0, head_bytes_ = 0, page_bytes_ = 0;
-  uint8_t* storage_ = nullptr;
+  Mapping storage_;
 };
 
 }  // namespace headstart

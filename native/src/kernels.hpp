@@ -47,16 +47,16 @@ struct Kernels {
   void (*rotate)(float* head, const float* cosine, const float* sine, int half);
 
   void (*floats_to_halves)(const float* in, int count, uint16_t* out);
-  void (*halves_to_floats)(const uint16_t* in, int count, float* out);
-  // scores[q * score_stride + lane] = queries[q] . keys[:, lane]; keys are [head_dim][16]
-  void (*score_block)(const float* queries, int num_queries, int query_stride, const float* keys, int head_dim,
-                      float* scores, int score_stride);
+  // scores[q * score_stride + lane] = queries[q] . keys[:, lane]; keys are [head_dim][16], f16 if `half`
+  void (*score_block)(const float* queries, int num_queries, int query_stride, const void* keys, bool half,
+                      int head_dim, float* scores, int score_stride);
   // In place: weights of a softmax over scores[begin, end); the rest of the blocks is set to 0.
   // Returns the sum of weights, whose addition follows the lanes of the blocks.
   float (*softmax)(float* scores, int begin, int end);
-  // outs[q] += sum over lanes [begin, end) of weights[q, lane] * values[lane]; values are [16][head_dim]
-  void (*mix_block)(const float* weights, int num_queries, int weight_stride, const float* values, int head_dim,
-                    int begin, int end, float* outs, int out_stride);
+  // outs[q] += sum over lanes [begin, end) of weights[q, lane] * values[lane]; values are [16][head_dim],
+  // f16 if `half`
+  void (*mix_block)(const float* weights, int num_queries, int weight_stride, const void* values, bool half,
+                    int head_dim, int begin, int end, float* outs, int out_stride);
   void (*scale)(float* x, int k, float factor);
   // index of the highest value, the lowest such index in a tie; -1 if any value is NaN
   int (*argmax)(const float* x, int count);

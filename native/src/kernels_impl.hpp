@@ -183,9 +183,7 @@ struct GroupFormat {
     Floats sums[kRows];
     for (int r = 0; r < kRows; ++r) sums[r] = splat(0.0f);
     for (size_t g = 0; g < num_groups; ++g, scales += kAllScaleBytes, codes += kCodeBytes) {
-      if constexpr (kRows <= 4) {  // few rows: the weights' way from memory is what takes time
-        for (int line = 0; line < kCodeBytes; line += 64) prefetch(codes + kAhead + line);
-      }
+      for (int line = 0; line < kCodeBytes; line += 64) prefetch(codes + kAhead + line);
       accumulate<kRows>(scales, codes, rows, g, num_groups, weights.zero_point, sums);
     }
     for (int r = 0; r < kRows; ++r) write(to, first_row + r, tile, sums[r]);
@@ -208,10 +206,8 @@ struct RowFormat {
     }
     for (int i = 0; i < weights.k; i += 8, codes += 128) {
       const Bytes first = load_codes(codes), second = load_codes(codes + 64);
-      if constexpr (kRows <= 4) {
-        prefetch(codes + kAhead);
-        prefetch(codes + kAhead + 64);
-      }
+      prefetch(codes + kAhead);
+      prefetch(codes + kAhead + 64);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         const int8_t* a = activations + static_cast<size_t>(r) * weights.k + i;
@@ -387,37 +383,47 @@ void floats_to_halves(const float* in, int count, uint16_t* out) {
   for (int i = 0; i < count; i += 16) store_f16(out + i, load(in + i));
 }
 
-void halves_to_floats(const uint16_t* in, int count, float* out) {
-  for (int i = 0; i < count; i += 16) store(out + i, load_f16(in + i));
-}
-
 // ---- attention ----------------------------------------------------------------------------
 
-template <int kQueries>
-inline void score_some(const float* queries, int query_stride, const float* keys, int head_dim, float* scores,
-                       int score_stride) {
+// Keys and values are stored as floats or halves: FloatWeight and HalfWeight tell how to read them.
+
+template <class Stored, int kQueries>
+inline void score_some(const float* queries, int query_stride, const typename Stored::Stored* keys, int head_dim,
+                       float* scores, int score_stride) {
   Floats sums[kQueries];
   for (int q = 0; q < kQueries; ++q) sums[q] = splat(0.0f);
   for (int d = 0; d < head_dim; ++d) {
-    const Floats key = load(keys + d * 16);
+    const Floats key = Stored::get(keys + d * 16);
     for (int q = 0; q < kQueries; ++q) sums[q] = fma(splat(queries[q * query_stride + d]), key, sums[q]);
   }
   for (int q = 0; q < kQueries; ++q) store(scores + static_cast<size_t>(q) * score_stride, sums[q]);
 }
 
-void score_block(const float* queries, int num_queries, int query_stride, const float* keys, int head_dim,
-                 float* scores, int score_stride) {
+template <class Stored>
+inline void score_all(const float* queries, int num_queries, int query_stride, const void* keys, int head_dim,
+                      float* scores, int score_stride) {
   int q = 0;
   const auto some = [&]<int kQueries>() {
     for (; q + kQueries <= num_queries; q += kQueries) {
-      score_some<kQueries>(queries + static_cast<size_t>(q) * query_stride, query_stride, keys, head_dim,
-                           scores + static_cast<size_t>(q) * score_stride, score_stride);
+      score_some<Stored, kQueries>(queries + static_cast<size_t>(q) * query_stride, query_stride,
+                                   static_cast<const typename Stored::Stored*>(keys), head_dim,
+                                   scores + static_cast<size_t>(q) * score_stride, score_stride);
     }
   };
   some.template operator()<8>();
   some.template operator()<4>();
+  some.template operator()<3>();
   some.template operator()<2>();
   some.template operator()<1>();
+}
+
+void score_block(const float* queries, int num_queries, int query_stride, const void* keys, bool half, int head_dim,
+                 float* scores, int score_stride) {
+  if (half) {
+    score_all<HalfWeight>(queries, num_queries, query_stride, keys, head_dim, scores, score_stride);
+  } else {
+    score_all<FloatWeight>(queries, num_queries, query_stride, keys, head_dim, scores, score_stride);
+  }
 }
 
 float softmax(float* scores, int begin, int end) {
@@ -441,17 +447,17 @@ float softmax(float* scores, int begin, int end) {
   return fold_sum(total);
 }
 
-// kQueries rows of weights, 16 * kParts values wide
-template <int kQueries, int kParts>
-inline void mix_some(const float* weights, int weight_stride, const float* values, int head_dim, int begin, int end,
-                     float* outs, int out_stride) {
+// kQueries rows of weights, 16 * kParts dimensions of the values
+template <class Stored, int kQueries, int kParts>
+inline void mix_some(const float* weights, int weight_stride, const typename Stored::Stored* values, int head_dim,
+                     int begin, int end, float* outs, int out_stride) {
   Floats sums[kQueries][kParts];
   for (int q = 0; q < kQueries; ++q) {
     for (int d = 0; d < kParts; ++d) sums[q][d] = load(outs + q * out_stride + d * 16);
   }
   for (int lane = begin; lane < end; ++lane) {
     Floats value[kParts];
-    for (int d = 0; d < kParts; ++d) value[d] = load(values + lane * head_dim + d * 16);
+    for (int d = 0; d < kParts; ++d) value[d] = Stored::get(values + lane * head_dim + d * 16);
     for (int q = 0; q < kQueries; ++q) {
       const Floats weight = splat(weights[static_cast<size_t>(q) * weight_stride + lane]);
       for (int d = 0; d < kParts; ++d) sums[q][d] = fma(weight, value[d], sums[q][d]);
@@ -462,31 +468,37 @@ inline void mix_some(const float* weights, int weight_stride, const float* value
   }
 }
 
-template <int kQueries>
-inline void mix_wide(const float* weights, int weight_stride, const float* values, int head_dim, int begin, int end,
-                     float* outs, int out_stride) {
-  int d = 0;
-  for (; d + 64 <= head_dim; d += 64) {
-    mix_some<kQueries, 4>(weights, weight_stride, values + d, head_dim, begin, end, outs + d, out_stride);
-  }
-  for (; d < head_dim; d += 16) {
-    mix_some<kQueries, 1>(weights, weight_stride, values + d, head_dim, begin, end, outs + d, out_stride);
-  }
-}
-
-void mix_block(const float* weights, int num_queries, int weight_stride, const float* values, int head_dim, int begin,
-               int end, float* outs, int out_stride) {
+template <class Stored>
+inline void mix_all(const float* weights, int num_queries, int weight_stride, const void* stored, int head_dim,
+                    int begin, int end, float* outs, int out_stride) {
+  const auto* values = static_cast<const typename Stored::Stored*>(stored);
   int q = 0;
   const auto some = [&]<int kQueries>() {
     for (; q + kQueries <= num_queries; q += kQueries) {
-      mix_wide<kQueries>(weights + static_cast<size_t>(q) * weight_stride, weight_stride, values, head_dim, begin,
-                         end, outs + static_cast<size_t>(q) * out_stride, out_stride);
+      const float* w = weights + static_cast<size_t>(q) * weight_stride;
+      float* out = outs + static_cast<size_t>(q) * out_stride;
+      int d = 0;
+      for (; d + 64 <= head_dim; d += 64) {
+        mix_some<Stored, kQueries, 4>(w, weight_stride, values + d, head_dim, begin, end, out + d, out_stride);
+      }
+      for (; d < head_dim; d += 16) {
+        mix_some<Stored, kQueries, 1>(w, weight_stride, values + d, head_dim, begin, end, out + d, out_stride);
+      }
     }
   };
   some.template operator()<4>();
   some.template operator()<3>();
   some.template operator()<2>();
   some.template operator()<1>();
+}
+
+void mix_block(const float* weights, int num_queries, int weight_stride, const void* values, bool half, int head_dim,
+               int begin, int end, float* outs, int out_stride) {
+  if (half) {
+    mix_all<HalfWeight>(weights, num_queries, weight_stride, values, head_dim, begin, end, outs, out_stride);
+  } else {
+    mix_all<FloatWeight>(weights, num_queries, weight_stride, values, head_dim, begin, end, outs, out_stride);
+  }
 }
 
 // ---- choosing -----------------------------------------------------------------------------
@@ -569,7 +581,7 @@ void noise_bits(uint64_t key, int count, uint32_t* out) {
 
 Kernels make_kernels() {
   return {kName, matmul, quantise_groups, quantise_row, rms_norm, silu_gate, add_rows, rotate, floats_to_halves,
-          halves_to_floats, score_block, softmax, mix_block, scale_row, argmax,
+          score_block, softmax, mix_block, scale_row, argmax,
           exponentials, noise_bits};
 }
 

@@ -1,23 +1,11 @@
 #include "matrix.hpp"
 
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <stdexcept>
 
 #include "half.hpp"
 
 namespace headstart {
-
-void AlignedFree::operator()(uint8_t* p) const { std::free(p); }
-
-AlignedBytes allocate_aligned(size_t num_bytes) {
-  const size_t rounded = (num_bytes + 63) / 64 * 64 + 64;
-  auto* p = static_cast<uint8_t*>(std::aligned_alloc(64, rounded));
-  if (p == nullptr) throw std::bad_alloc();
-  std::memset(p, 0, rounded);
-  return AlignedBytes(p);
-}
 
 GroupShape group_shape(Layout layout) {
   switch (layout) {
@@ -71,7 +59,7 @@ void unpack_float_row(const Matrix& matrix, const uint8_t* tile, int lane, float
 
 void unpack_row(const Matrix& matrix, int row, float* out) {
   const int lane = row % kTile;
-  const uint8_t* tile = matrix.data.get() + static_cast<size_t>(row / kTile) * matrix.tile_bytes;
+  const uint8_t* tile = matrix.data + static_cast<size_t>(row / kTile) * matrix.tile_bytes;
   if (!matrix.quantised()) return unpack_float_row(matrix, tile, lane, out);
   const GroupShape shape = group_shape(matrix.layout);
   const bool half = has_half_scales(matrix.layout), nibbles = is_nibble(matrix.layout);

@@ -15,10 +15,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "memory.hpp"
 
 namespace headstart {
 
@@ -38,13 +39,6 @@ enum class Layout {
   kHalf,
   kBfloat,
 };
-
-struct AlignedFree {
-  void operator()(uint8_t* p) const;
-};
-using AlignedBytes = std::unique_ptr<uint8_t[], AlignedFree>;
-// zeroed, at a multiple of 64
-AlignedBytes allocate_aligned(size_t num_bytes);
 
 // What kernels see. Plain data: code compiled for a wider instruction set must not instantiate
 // library templates, or the linker could pick its copy for everyone.
@@ -67,12 +61,12 @@ struct Matrix {
   size_t codes_at;           // where a tile's codes begin
   size_t code_bytes;         // of a group; of one input in a float tile
   size_t tile_bytes;
-  AlignedBytes data;
-  std::unique_ptr<float[]> row_scales;  // kByteRow only, [num_tiles * 16]
+  uint8_t* data;      // in an arena
+  float* row_scales;  // kByteRow only, [num_tiles * 16], in the same
 
   bool quantised() const { return layout < Layout::kFloat; }
   bool by_row() const { return layout == Layout::kByteRow; }
-  MatrixView view() const { return {layout, k, zero_point, codes_at, tile_bytes, data.get(), row_scales.get()}; }
+  MatrixView view() const { return {layout, k, zero_point, codes_at, tile_bytes, data, row_scales}; }
   size_t num_bytes() const { return tile_bytes * static_cast<size_t>(num_tiles); }
 };
 
@@ -90,10 +84,10 @@ GroupShape group_shape(Layout layout);
 class Packing {
  public:
   Packing(std::string_view kind, std::string_view target, int n, int k, std::span<const uint8_t> data,
-          std::span<const int32_t> row_order);
+          std::span<const int32_t> row_order, Arena& arena);
   int num_tiles() const { return matrix_.num_tiles; }
   void pack_tile(int tile);
-  Matrix take() { return std::move(matrix_); }
+  const Matrix& matrix() const { return matrix_; }
 
  private:
   std::string kind_name_;

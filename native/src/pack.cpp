@@ -147,7 +147,7 @@ const FileKind& find_kind(std::string_view name) {
   throw std::invalid_argument("weight format '" + std::string(name) + "' is not supported");
 }
 
-Matrix empty_matrix(Layout layout, int zero_point, int n, int k) {
+Matrix empty_matrix(Layout layout, int zero_point, int n, int k, Arena& arena) {
   Matrix m{};
   m.layout = layout;
   m.n = n;
@@ -165,7 +165,10 @@ Matrix empty_matrix(Layout layout, int zero_point, int n, int k) {
     m.code_bytes = kTile * (layout == Layout::kFloat ? 4 : 2);
     m.tile_bytes = m.code_bytes * static_cast<size_t>(k);
   }
-  m.data = allocate_aligned(m.tile_bytes * static_cast<size_t>(m.num_tiles));
+  m.data = arena.allocate(m.num_bytes());
+  if (m.by_row()) {
+    m.row_scales = reinterpret_cast<float*>(arena.allocate(static_cast<size_t>(m.num_tiles) * kTile * sizeof(float)));
+  }
   return m;
 }
 
@@ -181,7 +184,7 @@ void put_codes(const uint8_t* codes, bool nibbles, uint8_t* at) {
 void put_group(const Group& g, Matrix& m, int output, int group) {
   const GroupShape shape = group_shape(m.layout);
   const int lane = output % kTile;
-  uint8_t* tile = m.data.get() + static_cast<size_t>(output / kTile) * m.tile_bytes;
+  uint8_t* tile = m.data + static_cast<size_t>(output / kTile) * m.tile_bytes;
   uint8_t* scales = tile + static_cast<size_t>(group) * m.scale_bytes;
   uint8_t* minima = scales + shape.scale_bytes;
   switch (m.layout) {
@@ -220,7 +223,7 @@ void pack_quantised(const FileKind& kind, const uint8_t* row, int output, Matrix
 
 void pack_floats(const uint8_t* row, int output, Matrix& m) {
   const size_t width = m.code_bytes / kTile;
-  uint8_t* tile = m.data.get() + static_cast<size_t>(output / kTile) * m.tile_bytes;
+  uint8_t* tile = m.data + static_cast<size_t>(output / kTile) * m.tile_bytes;
   for (int i = 0; i < m.k; ++i) {
     std::memcpy(tile + static_cast<size_t>(i) * m.code_bytes + static_cast<size_t>(output % kTile) * width,
                 row + static_cast<size_t>(i) * width, width);
@@ -280,7 +283,7 @@ size_t file_row_bytes(std::string_view name, int k) {
 }
 
 Packing::Packing(std::string_view kind_name, std::string_view target, int n, int k, std::span<const uint8_t> data,
-                 std::span<const int32_t> row_order)
+                 std::span<const int32_t> row_order, Arena& arena)
     : kind_name_(kind_name), data_(data), row_order_(row_order), row_bytes_(file_row_bytes(kind_name, k)) {
   const FileKind& kind = find_kind(kind_name);
   if (k % kGroup != 0) throw std::invalid_argument("the input width " + std::to_string(k) + " is not a multiple of 32");
@@ -299,8 +302,7 @@ Packing::Packing(std::string_view kind_name, std::string_view target, int n, int
     throw std::invalid_argument("unknown quantisation '" + std::string(target) + "'");
   }
   const Layout layout = !requantise_ ? kind.layout : target == "int8" ? Layout::kByteHalf : Layout::kByteRow;
-  matrix_ = empty_matrix(layout, requantise_ ? 128 : kind.zero_point, n, k);
-  if (matrix_.by_row()) matrix_.row_scales = std::make_unique<float[]>(static_cast<size_t>(matrix_.num_tiles) * kTile);
+  matrix_ = empty_matrix(layout, requantise_ ? 128 : kind.zero_point, n, k, arena);
 }
 
 void Packing::pack_tile(int tile) {

@@ -12,7 +12,7 @@ constexpr int kRowsOfBlock = 8;  // rows that share a walk over pages in attenti
 int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 template <class T>
-void grow(std::vector<T>& buffer, size_t size) {
+void grow(LineVector<T>& buffer, size_t size) {
   if (buffer.size() < size) buffer.resize(size);
 }
 
@@ -23,14 +23,15 @@ Program::Program(int num_threads, const Kernels& kernels) : kernels_(kernels), p
   choose_scratch_.resize(static_cast<size_t>(num_threads));
 }
 
-int Program::add_matrix(Matrix matrix) {
-  matrices_.push_back(std::move(matrix));
+int Program::add_matrix(const Matrix& matrix) {
+  matrices_.push_back(matrix);
   return static_cast<int>(matrices_.size()) - 1;
 }
 
-int Program::add_vector(std::vector<float> values) {
-  values.resize(static_cast<size_t>(round_up(static_cast<int>(values.size()), kTile)), 0.0f);
-  vectors_.push_back(std::move(values));
+int Program::add_vector(std::span<const float> values) {
+  LineVector<float> padded(values.begin(), values.end());
+  padded.resize(static_cast<size_t>(round_up(static_cast<int>(values.size()), kTile)), 0.0f);
+  vectors_.push_back(std::move(padded));
   return static_cast<int>(vectors_.size()) - 1;
 }
 

@@ -50,8 +50,9 @@ class Program {
   Program(int num_threads, const Kernels& kernels);
 
   // ---- building; each returns the index to refer to
-  int add_matrix(Matrix matrix);
-  int add_vector(std::vector<float> values);
+  int add_matrix(const Matrix& matrix);
+  Arena& arena() { return arena_; }  // where matrices live
+  int add_vector(std::span<const float> values);
   int add_register(int width, bool wanted_rows_only);
   void add_op(Op op);
   // logits register, rotary frequencies [rotated / 2] with the factor on cosine and sine
@@ -82,12 +83,12 @@ class Program {
   struct Register {
     int width, stride;
     bool wanted_only;
-    std::vector<float> values;
+    LineVector<float> values;
   };
   struct Quantised {
-    std::vector<int8_t> codes, row_codes;
-    std::vector<float> scales, scaled_sums, row_scales;
-    std::vector<int32_t> sums, half_sums, row_sums;
+    LineVector<int8_t> codes, row_codes;
+    LineVector<float> scales, scaled_sums, row_scales;
+    LineVector<int32_t> sums, half_sums, row_sums;
     QuantisedRows view(int k);
   };
 
@@ -107,12 +108,14 @@ class Program {
 
   const Kernels& kernels_;
   ThreadPool pool_;
+  Arena arena_;
   std::vector<Matrix> matrices_;
-  std::vector<std::vector<float>> vectors_;
+  std::vector<LineVector<float>> vectors_;
   std::vector<Register> registers_;
   std::vector<Op> ops_;
   Quantised quantised_;  // of the register that the last quantise operation took
-  std::vector<float> inverse_frequencies_, cosine_, sine_;
+  std::vector<float> inverse_frequencies_;
+  LineVector<float> cosine_, sine_;
   float rotary_factor_ = 1.0f;
   std::unique_ptr<std::atomic<int>[]> next_;  // one counter of work taken for each operation
   std::vector<AttentionScratch> scratch_;

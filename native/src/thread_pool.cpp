@@ -17,10 +17,13 @@ inline void relax() {
 #endif
 }
 
+constexpr int kSpins = 600;   // about ten microseconds: longer than most phases are apart
+constexpr int kYields = 50;  // then let others run here: the awaited thread may need this very core
+
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads)
-    : num_threads_(num_threads), spins_(num_threads <= usable_cores() ? 4000 : 0) {
+    : num_threads_(num_threads), spins_(num_threads <= usable_cores() ? kSpins : 0) {
   threads_.reserve(static_cast<size_t>(num_threads - 1));
   for (int t = 1; t < num_threads; ++t) threads_.emplace_back([this, t] { work(t); });
 }
@@ -36,6 +39,10 @@ void ThreadPool::wait_while(std::atomic<uint32_t>& word, uint32_t value) {
   for (int i = 0; i < spins_; ++i) {
     if (word.load(std::memory_order_acquire) != value) return;
     relax();
+  }
+  for (int i = 0; i < kYields; ++i) {
+    if (word.load(std::memory_order_acquire) != value) return;
+    std::this_thread::yield();
   }
   while (word.load(std::memory_order_acquire) == value) word.wait(value, std::memory_order_acquire);
 }

@@ -2,8 +2,8 @@
 //
 // `run` hands the same function to every thread and returns when all are through. Inside, `wait`
 // is a barrier. Waiting spins for some microseconds, since the next phase is usually that near,
-// then sleeps in the kernel; with more threads than cores it sleeps at once, because spinning
-// would keep the awaited thread from running. Between runs the threads sleep soon.
+// then offers its core to others, then sleeps in the kernel; with more threads than cores it does
+// not spin, because that would keep the awaited thread from running. Between runs all soon sleep.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -112,7 +112,7 @@ def _load_weights(
         if name not in matrices:
             values = weight.tensor.dequantize()
             ordered = values if weight.row_order is None else values[weight.row_order]
-            vectors[name] = native.add_vector(ordered.tolist())
+            vectors[name] = native.add_vector(np.ascontiguousarray(ordered))
     return compile_program(program, native, matrices, vectors)
 
 
