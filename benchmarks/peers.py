@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import cyclopts
+
+from headstart.checkpoint.packaged import packaged_model
+from headstart.errors import ConfigError, HeadstartError
 from peer_workers import pairing
 from peer_workers.machine import describe_machine
 from peer_workers.process import FOLDER, UnsupportedCommandError, WorkerFailureError, WorkerProcess
 from peer_workers.report import format_report
-
-from headstart.checkpoint.packaged import packaged_model
-from headstart.errors import ConfigError, HeadstartError
 
 OURS = FOLDER / "headstart_worker.py"
 BUSY = 0.5  # load average above which a warning is given

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from headstart.runtime.native import load_trunk
 from protocol import Loaded, Worker, serve
 
+from headstart import Engine, SamplingParams, __version__
 from headstart.checkpoint import open_checkpoint
-from headstart.engine.engine import Engine
-from headstart.records import SamplingParams
+from headstart.runtime.native import load_trunk
 from headstart.runtime.protocol import PAGE_TOKENS, Choice, Rows
 
 
@@ -23,10 +21,10 @@ class Headstart(Worker):
         self._trunk = load_trunk(checkpoint, threads=threads)
         # plain decoding is compared, so no drafter; nothing may come from an earlier round, so no shared prefixes
         self._engine = Engine(self._trunk, self._tokenizer, drafter=None, max_batch=16, share_prefixes=False)
-        return Loaded(name="Headstart", version=version("headstart"), weights="the same GGUF")
+        return Loaded(name="Headstart", version=__version__, weights="the same GGUF")
 
     def tokenize(self, *, text: str) -> dict[str, Any]:
-        return {"token_ids": list(self._tokenizer.encode(text))}
+        return {"token_ids": list(self._tokenizer.encode(text, add_special_tokens=False))}
 
     def generate(self, *, prompt_ids: list[int], max_tokens: int) -> dict[str, Any]:
         completion = self._engine.generate(prompt_ids, _greedy(max_tokens))
