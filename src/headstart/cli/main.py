@@ -1,0 +1,79 @@
+"""The command `headstart`: finds the verb, and turns failures into one line and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, Parameter
+
+from headstart import __version__
+from headstart.cli import status
+from headstart.cli.help import HelpText
+from headstart.cli.settings import add_settings
+from headstart.errors import ConfigError, HeadstartError
+
+# A verb is the function of its name in the module of its name; its docstring is its help.
+VERBS = ("generate", "chat", "demo")
+
+
+def make_app() -> App:
+    """The command with all its verbs, which are imported when they are called for."""
+    app = App(
+        name="headstart",
+        help="Exact multi-token decoding on the CPU: the model's own words, sooner.",
+        version=__version__,
+        help_format="plaintext",
+        help_formatter=HelpText(),
+        default_parameter=Parameter(negative=()),
+        exit_on_error=False,
+        print_error=False,
+        suppress_keyboard_interrupt=False,
+        result_action="return_value",
+    )
+    for verb in VERBS:
+        app.command(f"headstart.cli.{verb}:{verb}", name=verb)
+    add_settings(app, verbs=VERBS)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: those after the program's name; `sys.argv`'s by default.
+
+    Returns:
+        The exit status: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C.
+    """
+    try:
+        result = make_app()(sys.argv[1:] if arguments is None else list(arguments))
+        sys.stdout.flush()  # here, where a reader that has left can be told from a failure
+        return result if isinstance(result, int) else 0
+    except BrokenPipeError:
+        # nobody reads any more; without this the interpreter would complain about it on its way out
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return status.BROKEN_PIPE
+    except KeyboardInterrupt:
+        return status.INTERRUPTED
+    except (CycloptsError, ConfigError) as error:
+        return _report(str(error), status.USAGE)
+    except HeadstartError as error:
+        return _report(str(error), status.FAILURE)
+    except Exception as error:
+        return _report(
+            f"{type(error).__name__}: {error} (unexpected; HEADSTART_DEBUG=1 shows where it arose)", status.FAILURE
+        )
+
+
+def _report(text: str, exit_status: int) -> int:
+    """Say what went wrong in one line, and where if HEADSTART_DEBUG is set."""
+    from headstart.cli.terminal import printable
+
+    if os.environ.get("HEADSTART_DEBUG"):
+        traceback.print_exc()
+    # texts may quote model files, which may hold anything
+    print(f"error: {printable(' '.join(text.split()))}", file=sys.stderr)
+    return exit_status

@@ -1,0 +1,35 @@
+"""Progress on stderr, for people only: where stderr is no terminal, nothing is shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[float], None]]:
+    """A bar that is gone when it is done.
+
+    Args:
+        label: what is going on.
+
+    Yields:
+        A function that takes the share that is done, 0 to 1.
+    """
+    if not sys.stderr.isatty():
+        yield lambda share: None
+        return
+    # imported late: it takes longer than many a command
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn(label), BarColumn(), TextColumn("{task.percentage:.0f} %"))
+    # no refreshing thread: it would take time from the threads that compute
+    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+        task = bar.add_task(label, total=1.0)
+
+        def show(share: float) -> None:
+            bar.update(task, completed=share, refresh=True)
+
+        yield show
