@@ -49,7 +49,7 @@ def make_product_trunk(
         "inputs": _add(native, make_tensor("inputs", rows), ""),
         "weight": _add(native, weight, target),
     }
-    vectors = {} if bias is None else {"bias": native.add_vector(list(bias))}
+    vectors = {} if bias is None else {"bias": native.add_vector(np.asarray(bias, np.float32))}
     return _finished(native, program, matrices, vectors, num_outputs)
 
 
