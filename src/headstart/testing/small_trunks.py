@@ -57,20 +57,21 @@ def make_logits_trunk(logits: NDArray[np.float32], *, threads: int = 1, instruct
     """A trunk whose logits after token t are `logits[t]`, bit for bit.
 
     Args:
-        logits: [T, V], T at most V; if V is no multiple of 32, T must be 1. Other tokens must not be run.
+        logits: [T, V]; if T is more than 1, V is a multiple of 32 and at least T. Later tokens have zeros.
         threads, instruction_set: as in `headstart.runtime.native.load_trunk`.
     """
     num_rows, vocab_size = logits.shape
-    if vocab_size % 32:
-        assert num_rows == 1, "a width that is no multiple of 32 has one row"
+    if num_rows == 1:  # any width: a product of nothing, and a bias
         zero = make_tensor("weight", np.zeros((vocab_size, 32)))
         return make_product_trunk(
             zero, np.zeros((1, 32)), bias=logits[0].tolist(), threads=threads, instruction_set=instruction_set
         )
+    rows = np.zeros((vocab_size, vocab_size), np.float32)
+    rows[:num_rows] = logits
     build = Builder()
     program = build.finish(build.select_wanted(build.embed("inputs", vocab_size)))
     native = _native.Program(threads, instruction_set)
-    matrices = {"inputs": _add(native, make_tensor("inputs", logits), "")}
+    matrices = {"inputs": _add(native, make_tensor("inputs", rows), "")}
     return _finished(native, program, matrices, {}, vocab_size)
 
 

@@ -1,0 +1,107 @@
+"""The team of threads: the same results with any number of them, no stall, and no work when there is none."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from headstart.checkpoint import Checkpoint
+from headstart.runtime.native import NativeTrunk, load_trunk
+from headstart.testing.passes import prefill_logits, rows_of_one, wanted_logits
+
+GetCheckpoint = Callable[..., Checkpoint]
+TOKENS = np.random.default_rng(0).integers(0, 300, 60).tolist()
+# generous: such a pass takes milliseconds; a lost wake-up takes for ever
+STALL_S = 60.0
+
+
+def run_with_deadline(work: Callable[[], None]) -> None:
+    """Fail, rather than hang, if the work never ends."""
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(STALL_S)
+    assert not worker.is_alive(), "the threads wait for each other"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 16])
+def test_many_passes_end_and_agree(threads: int, tiny_checkpoint: GetCheckpoint) -> None:
+    expected = prefill_logits(load_trunk(tiny_checkpoint(), threads=1), TOKENS)
+    trunk = load_trunk(tiny_checkpoint(), threads=threads)
+    found: list[np.ndarray] = []
+
+    def work() -> None:
+        trunk.make_cache(4)
+        found.append(wanted_logits(trunk, rows_of_one(TOKENS[:40])))
+        # one row a pass: little work between many barriers
+        found.extend(wanted_logits(trunk, rows_of_one([TOKENS[at]], committed=at)) for at in range(40, 60))
+
+    run_with_deadline(work)
+    np.testing.assert_array_equal(np.concatenate(found), expected)
+
+
+def test_passes_may_come_from_different_python_threads(tiny_checkpoint: GetCheckpoint) -> None:
+    trunk = load_trunk(tiny_checkpoint(), threads=2)
+    expected = prefill_logits(trunk, TOKENS)
+    trunk.make_cache(4)
+    for begin in range(0, 60, 20):
+        found: list[np.ndarray] = []
+        rows = rows_of_one(TOKENS[begin : begin + 20], committed=begin)
+        run_with_deadline(lambda rows=rows, found=found: found.append(wanted_logits(trunk, rows)))
+        np.testing.assert_array_equal(found[0], expected[begin : begin + 20])
+
+
+def test_teams_come_and_go(tiny_checkpoint: GetCheckpoint) -> None:
+    def count_threads() -> int:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("Threads:"))
+
+    gc.collect()
+    before = count_threads()
+
+    def work() -> None:
+        for _ in range(10):
+            prefill_logits(load_trunk(tiny_checkpoint(), threads=4), TOKENS)
+            load_trunk(tiny_checkpoint(), threads=4)  # a team that never ran must end as well
+
+    run_with_deadline(work)
+    gc.collect()
+    assert count_threads() <= before
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_an_idle_team_takes_no_time(threads: int, tiny_checkpoint: GetCheckpoint) -> None:
+    trunk = load_trunk(tiny_checkpoint(), threads=threads)
+    prefill_logits(trunk, TOKENS)
+    begin, idle = time.process_time(), threading.Event()
+    wall = time.monotonic()
+    idle.wait(0.2)
+    assert time.process_time() - begin < 0.5 * (time.monotonic() - wall)
+    del trunk
+
+
+def test_the_interpreter_runs_on_during_a_pass(tiny_checkpoint: GetCheckpoint) -> None:
+    """A pass gives up the interpreter's lock: another Python thread makes headway meanwhile."""
+    trunk: NativeTrunk = load_trunk(tiny_checkpoint(kind="Q4_K", num_layers=2), threads=1, instruction_set="portable")
+    trunk.make_cache(10)
+    rows = rows_of_one((TOKENS * 3)[:160])
+    ticks, done = [0], threading.Event()
+
+    def tick() -> None:
+        while not done.is_set():
+            ticks[0] += 1
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    try:
+        before = ticks[0]
+        trunk.forward(rows)
+        during = ticks[0] - before
+    finally:
+        done.set()
+        ticker.join()
+    assert during > 1000
