@@ -19,8 +19,15 @@ class Item {
  public:
   Item(const RowPlan& plan, const AttentionShape& shape, const Cache& cache, int layer, const Kernels& kernels,
        const RowBlock& block, int first_head, int num_heads, AttentionScratch& scratch)
-      : plan_(plan), shape_(shape), cache_(cache), layer_(layer), kernels_(kernels), block_(block),
-        first_head_(first_head), num_heads_(num_heads), kv_head_(first_head / (shape.num_heads / shape.num_kv_heads)),
+      : plan_(plan),
+        shape_(shape),
+        cache_(cache),
+        layer_(layer),
+        kernels_(kernels),
+        block_(block),
+        first_head_(first_head),
+        num_heads_(num_heads),
+        kv_head_(first_head / (shape.num_heads / shape.num_kv_heads)),
         scratch_(scratch) {
     int end_slot = 0, begin = INT32_MAX;
     for (int r = 0; r < block.num_rows; ++r) {
@@ -152,8 +159,8 @@ void attend(const RowPlan& plan, const AttentionShape& shape, const Cache& cache
   Item(plan, shape, cache, layer, kernels, block, item % items_of_block * heads, heads, scratch).run(queries, out);
 }
 
-void store_row(const RowPlan& plan, const AttentionShape& shape, const Cache& cache, int layer,
-               const Kernels& kernels, int row, const float* keys, const float* values) {
+void store_row(const RowPlan& plan, const AttentionShape& shape, const Cache& cache, int layer, const Kernels& kernels,
+               int row, const float* keys, const float* values) {
   const int slot = plan.place(row).slot, lane = slot % kPageTokens, dim = shape.head_dim;
   const int page = plan.page(plan.rows().sequences[static_cast<size_t>(row)], slot);
   for (int head = 0; head < shape.num_kv_heads; ++head, keys += dim, values += dim) {

@@ -30,7 +30,7 @@ void attend(const RowPlan& plan, const AttentionShape& shape, const Cache& cache
             int num_threads, int item, const float* queries, float* out, AttentionScratch& scratch);
 
 // Writes a row's key and value ([num_kv_heads * head_dim]) to its slot.
-void store_row(const RowPlan& plan, const AttentionShape& shape, const Cache& cache, int layer,
-               const Kernels& kernels, int row, const float* keys, const float* values);
+void store_row(const RowPlan& plan, const AttentionShape& shape, const Cache& cache, int layer, const Kernels& kernels,
+               int row, const float* keys, const float* values);
 
 }  // namespace headstart

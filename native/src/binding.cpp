@@ -51,8 +51,13 @@ int add_matrix(Program& program, const std::string& kind, const std::string& tar
 
 RowsView rows_view(const Ints& tokens, const Ints& positions, const Ints& parents, const Ints& sequences,
                    const std::vector<Ints>& page_tables, const Ints& committed, const Ints& wanted) {
-  RowsView rows{span_of(tokens), span_of(positions), span_of(parents), span_of(sequences),
-                span_of(committed), span_of(wanted), {}};
+  RowsView rows{span_of(tokens),
+                span_of(positions),
+                span_of(parents),
+                span_of(sequences),
+                span_of(committed),
+                span_of(wanted),
+                {}};
   for (const Ints& table : page_tables) rows.page_tables.push_back(span_of(table));
   return rows;
 }
@@ -85,9 +90,11 @@ Choices choose(Program& program, const std::vector<int>& rows, const std::vector
   }
   for (size_t i = 0; i < count; ++i) {
     if (rows[i] < 0 || rows[i] >= program.num_wanted()) throw std::invalid_argument("the last pass kept no such row");
-    if (choosers[i]->law().vocab_size != program.vocab_size()) throw std::invalid_argument("a law of another vocabulary");
+    if (choosers[i]->law().vocab_size != program.vocab_size())
+      throw std::invalid_argument("a law of another vocabulary");
     for (const int32_t token : paths[i]) {
-      if (token < 0 || token >= program.vocab_size()) throw std::invalid_argument("a path token is not in the vocabulary");
+      if (token < 0 || token >= program.vocab_size())
+        throw std::invalid_argument("a path token is not in the vocabulary");
     }
   }
   std::vector<Chosen> chosen(count);
@@ -147,8 +154,19 @@ NB_MODULE(_native, m) {
              double repetition_penalty, double presence_penalty, double frequency_penalty,
              std::vector<std::pair<int32_t, double>> bias, std::vector<int32_t> allowed,
              std::vector<int32_t> end_tokens, int min_tokens, int num_logprobs, const std::vector<int32_t>& prompt) {
-            Law law{vocab_size, seed, temperature, top_p, min_p, repetition_penalty, presence_penalty,
-                    frequency_penalty, top_k, min_tokens, num_logprobs, std::move(bias), std::move(allowed),
+            Law law{vocab_size,
+                    seed,
+                    temperature,
+                    top_p,
+                    min_p,
+                    repetition_penalty,
+                    presence_penalty,
+                    frequency_penalty,
+                    top_k,
+                    min_tokens,
+                    num_logprobs,
+                    std::move(bias),
+                    std::move(allowed),
                     std::move(end_tokens)};
             new (self) Chooser(std::move(law), prompt);
           },
@@ -158,10 +176,12 @@ NB_MODULE(_native, m) {
       .def("extend", [](Chooser& self, const std::vector<int32_t>& tokens) { self.extend(tokens); });
 
   nb::class_<Program>(m, "Program")
-      .def("__init__", [](Program* self, int num_threads, const std::string& isa) {
-        if (num_threads < 1 || num_threads > 1024) throw std::invalid_argument("threads must be between 1 and 1024");
-        new (self) Program(num_threads, kernels_for(isa));
-      })
+      .def("__init__",
+           [](Program* self, int num_threads, const std::string& isa) {
+             if (num_threads < 1 || num_threads > 1024)
+               throw std::invalid_argument("threads must be between 1 and 1024");
+             new (self) Program(num_threads, kernels_for(isa));
+           })
       .def_prop_ro("instruction_set", [](const Program& p) { return std::string(p.kernels().name); })
       .def_prop_ro("num_threads", &Program::num_threads)
       .def_prop_ro("vocab_size", &Program::vocab_size)
@@ -176,64 +196,74 @@ NB_MODULE(_native, m) {
              unpack_row(weights, row, values.data());
              return copy_floats(values.data(), weights.k);
            })
-      .def("add_vector", [](Program& p, const Floats& values) { return p.add_vector({values.data(), values.shape(0)}); })
+      .def("add_vector",
+           [](Program& p, const Floats& values) { return p.add_vector({values.data(), values.shape(0)}); })
       .def("add_register", &Program::add_register, "width"_a, "wanted_rows_only"_a)
-      .def("embed", [](Program& p, int out, int matrix) {
-        Op op{OpKind::kEmbed};
-        op.out = out, op.weight = matrix;
-        p.add_op(std::move(op));
-      })
-      .def("norm", [](Program& p, int out, int in, int vector, float eps, int span) {
-        Op op{OpKind::kNorm};
-        op.out = out, op.in = in, op.weight = vector, op.eps = eps, op.span = span;
-        p.add_op(std::move(op));
-      })
-      .def("linear", [](Program& p, int in, const std::vector<std::tuple<int, int, int, bool>>& parts) {
-        Op op{OpKind::kLinear};
-        op.in = in;
-        for (const auto& [matrix, destination, bias, accumulate] : parts) {
-          op.parts.push_back({matrix, destination, bias, accumulate});
-        }
-        p.add_op(std::move(op));
-      })
-      .def("rotate", [](Program& p, int in, int head_dim) {
-        Op op{OpKind::kRotate};
-        op.in = in, op.span = head_dim;
-        p.add_op(std::move(op));
-      })
-      .def("attention", [](Program& p, int out, int queries, int keys, int values, int layer, int num_heads,
-                           int num_kv_heads, int head_dim, int window, float scale) {
-        Op store{OpKind::kStore};
-        store.in = keys, store.in2 = values, store.layer = layer;
-        store.attention = {num_heads, num_kv_heads, head_dim, window, scale};
-        Op op{OpKind::kAttention};
-        op.out = out, op.in = queries, op.layer = layer, op.attention = store.attention;
-        p.add_op(std::move(store));
-        p.add_op(std::move(op));
-      })
-      .def("gate", [](Program& p, int out, int gate, int up) {
-        Op op{OpKind::kGate};
-        op.out = out, op.in = gate, op.in2 = up;
-        p.add_op(std::move(op));
-      })
-      .def("add", [](Program& p, int out, int x, int y) {
-        Op op{OpKind::kAdd};
-        op.out = out, op.in = x, op.in2 = y;
-        p.add_op(std::move(op));
-      })
-      .def("select", [](Program& p, int out, int in) {
-        Op op{OpKind::kSelect};
-        op.out = out, op.in = in;
-        p.add_op(std::move(op));
-      })
-      .def("finish",
-           [](Program& p, int logits, std::vector<float> inverse_frequencies, float rotary_factor, int num_layers,
-              int num_kv_heads, int head_dim, bool half_cache, int max_context) {
-             p.finish(logits, std::move(inverse_frequencies), rotary_factor,
-                      {num_layers, num_kv_heads, head_dim, half_cache}, max_context);
-           },
-           nb::kw_only(), "logits"_a, "inverse_frequencies"_a, "rotary_factor"_a, "num_layers"_a, "num_kv_heads"_a,
-           "head_dim"_a, "half_cache"_a, "max_context"_a)
+      .def("embed",
+           [](Program& p, int out, int matrix) {
+             Op op{OpKind::kEmbed};
+             op.out = out, op.weight = matrix;
+             p.add_op(std::move(op));
+           })
+      .def("norm",
+           [](Program& p, int out, int in, int vector, float eps, int span) {
+             Op op{OpKind::kNorm};
+             op.out = out, op.in = in, op.weight = vector, op.eps = eps, op.span = span;
+             p.add_op(std::move(op));
+           })
+      .def("linear",
+           [](Program& p, int in, const std::vector<std::tuple<int, int, int, bool>>& parts) {
+             Op op{OpKind::kLinear};
+             op.in = in;
+             for (const auto& [matrix, destination, bias, accumulate] : parts) {
+               op.parts.push_back({matrix, destination, bias, accumulate});
+             }
+             p.add_op(std::move(op));
+           })
+      .def("rotate",
+           [](Program& p, int in, int head_dim) {
+             Op op{OpKind::kRotate};
+             op.in = in, op.span = head_dim;
+             p.add_op(std::move(op));
+           })
+      .def("attention",
+           [](Program& p, int out, int queries, int keys, int values, int layer, int num_heads, int num_kv_heads,
+              int head_dim, int window, float scale) {
+             Op store{OpKind::kStore};
+             store.in = keys, store.in2 = values, store.layer = layer;
+             store.attention = {num_heads, num_kv_heads, head_dim, window, scale};
+             Op op{OpKind::kAttention};
+             op.out = out, op.in = queries, op.layer = layer, op.attention = store.attention;
+             p.add_op(std::move(store));
+             p.add_op(std::move(op));
+           })
+      .def("gate",
+           [](Program& p, int out, int gate, int up) {
+             Op op{OpKind::kGate};
+             op.out = out, op.in = gate, op.in2 = up;
+             p.add_op(std::move(op));
+           })
+      .def("add",
+           [](Program& p, int out, int x, int y) {
+             Op op{OpKind::kAdd};
+             op.out = out, op.in = x, op.in2 = y;
+             p.add_op(std::move(op));
+           })
+      .def("select",
+           [](Program& p, int out, int in) {
+             Op op{OpKind::kSelect};
+             op.out = out, op.in = in;
+             p.add_op(std::move(op));
+           })
+      .def(
+          "finish",
+          [](Program& p, int logits, std::vector<float> inverse_frequencies, float rotary_factor, int num_layers,
+             int num_kv_heads, int head_dim, bool half_cache, int max_context) {
+            p.finish(logits, std::move(inverse_frequencies), rotary_factor,
+                     {num_layers, num_kv_heads, head_dim, half_cache}, max_context);
+          },
+          nb::kw_only(), "logits"_a, "inverse_frequencies"_a, "rotary_factor"_a, "num_layers"_a, "num_kv_heads"_a,
+          "head_dim"_a, "half_cache"_a, "max_context"_a)
       .def("make_cache",
            [](Program& p, int num_pages) {
              if (num_pages < 1) throw std::invalid_argument("a cache needs at least one page");
@@ -252,13 +282,7 @@ NB_MODULE(_native, m) {
              return copy_floats(p.logits(index), p.vocab_size());
            })
       .def("choose", &choose)
-      .def("move", &move_slots)
-      .def("copy_page", [](Program& p, int source, int destination) {
-        for (const int page : {source, destination}) {
-          if (page < 0 || page >= p.cache().num_pages()) throw std::invalid_argument("a page is not in the cache");
-        }
-        p.cache().copy_page(source, destination);
-      });
+      .def("move", &move_slots);
 }
 
 }  // namespace headstart

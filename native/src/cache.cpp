@@ -23,11 +23,6 @@ void* Cache::at(int page, int layer, int head, bool values) const {
   return storage_.data() + static_cast<size_t>(page) * page_bytes_ + block * head_bytes_;
 }
 
-void Cache::copy_page(int source, int destination) {
-  std::memcpy(storage_.data() + static_cast<size_t>(destination) * page_bytes_,
-              storage_.data() + static_cast<size_t>(source) * page_bytes_, page_bytes_);
-}
-
 void Cache::move(std::span<const int32_t> page_table, std::span<const int32_t> sources,
                  std::span<const int32_t> destinations) {
   if (shape_.half) {

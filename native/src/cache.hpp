@@ -32,7 +32,6 @@ class Cache {
   void* keys(int page, int layer, int head) const { return at(page, layer, head, false); }
   void* values(int page, int layer, int head) const { return at(page, layer, head, true); }
 
-  void copy_page(int source, int destination);
   // Copies slots of a sequence to slots, as if all at once.
   void move(std::span<const int32_t> page_table, std::span<const int32_t> sources,
             std::span<const int32_t> destinations);

@@ -37,12 +37,14 @@ int32_t highest_of(const std::vector<double>& values) {
 
 void check_highest(double highest) {
   if (highest == kNothing) {
-    throw LawError("No token can be chosen: logit_bias, allowed_tokens and min_tokens bar all of them. Allow at least "
-                   "one token that does not end the text, or lower min_tokens.");
+    throw LawError(
+        "No token can be chosen: logit_bias, allowed_tokens and min_tokens bar all of them. Allow at least "
+        "one token that does not end the text, or lower min_tokens.");
   }
   if (!(highest < -kNothing)) {
-    throw LawError("The logits overflow under these parameters; they must stay finite. Use a higher temperature (or "
-                   "0), or smaller biases and penalties.");
+    throw LawError(
+        "The logits overflow under these parameters; they must stay finite. Use a higher temperature (or "
+        "0), or smaller biases and penalties.");
   }
 }
 
@@ -236,7 +238,8 @@ void Chooser::report(const Kernels& kernels, ChooseScratch& scratch, Chosen& cho
   const std::vector<double>& adjusted = scratch.adjusted;
   const double top = adjusted[static_cast<size_t>(highest_of(adjusted))];
   scratch.weights.resize(adjusted.size());
-  const double log_total = std::log(kernels.exponentials(adjusted.data(), top, law_.vocab_size, scratch.weights.data()));
+  const double log_total =
+      std::log(kernels.exponentials(adjusted.data(), top, law_.vocab_size, scratch.weights.data()));
   const auto logprob = [&](int32_t token) { return adjusted[static_cast<size_t>(token)] - top - log_total; };
   chosen.logprob = logprob(chosen.token);
   std::vector<int32_t> all(adjusted.size()), best(static_cast<size_t>(std::min(law_.num_logprobs, law_.vocab_size)));

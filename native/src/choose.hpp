@@ -73,10 +73,10 @@ class Chooser {
   void report(const Kernels& kernels, ChooseScratch& scratch, Chosen& chosen) const;
 
   Law law_;
-  std::vector<bool> barred_;       // by `allowed`; empty: none
-  std::vector<int32_t> counts_;    // of written tokens, if a penalty needs them
+  std::vector<bool> barred_;     // by `allowed`; empty: none
+  std::vector<int32_t> counts_;  // of written tokens, if a penalty needs them
   std::vector<bool> in_prompt_;
-  std::vector<int32_t> seen_;      // ids in prompt or output, each once
+  std::vector<int32_t> seen_;  // ids in prompt or output, each once
   size_t num_written_ = 0;
 };
 

@@ -12,21 +12,21 @@ namespace headstart {
 // Rows quantised to 8 bits: in groups of 32 inputs (group_*), and, where asked, as a whole (row_*).
 struct QuantisedRows {
   int k = 0;
-  int8_t* codes = nullptr;         // [R, k]
-  float* scales = nullptr;         // [R, k / 32]
-  float* scaled_sums = nullptr;    // [R, k / 32] scale * sum of codes
-  int32_t* sums = nullptr;         // [R, k / 32] sum of codes
-  int32_t* half_sums = nullptr;    // [R, k / 16]
-  int8_t* row_codes = nullptr;     // [R, k]
-  float* row_scales = nullptr;     // [R]
-  int32_t* row_sums = nullptr;     // [R]
+  int8_t* codes = nullptr;       // [R, k]
+  float* scales = nullptr;       // [R, k / 32]
+  float* scaled_sums = nullptr;  // [R, k / 32] scale * sum of codes
+  int32_t* sums = nullptr;       // [R, k / 32] sum of codes
+  int32_t* half_sums = nullptr;  // [R, k / 16]
+  int8_t* row_codes = nullptr;   // [R, k]
+  float* row_scales = nullptr;   // [R]
+  int32_t* row_sums = nullptr;   // [R]
 };
 
 // Where a matrix product goes: out[r, column] (=|+=) bias + product.
 struct Destination {
   float* out;
-  int stride;             // floats between rows
-  const float* bias;      // [tiles * 16] or null
+  int stride;         // floats between rows
+  const float* bias;  // [tiles * 16] or null
   bool accumulate;
 };
 

@@ -9,15 +9,24 @@ namespace headstart {
 
 GroupShape group_shape(Layout layout) {
   switch (layout) {
-    case Layout::kNibbleHalf: return {256, 32, 0};
-    case Layout::kNibbleHalfMin: return {256, 32, 32};
-    case Layout::kByteHalf: return {512, 32, 0};
-    case Layout::kByteHalfMin: return {512, 32, 32};
-    case Layout::kNibbleFloatMin: return {256, 64, 64};
-    case Layout::kByteFloatMin: return {512, 64, 64};
-    case Layout::kByteFloatPair: return {512, 128, 0};
-    case Layout::kByteRow: return {512, 0, 0};
-    default: throw std::logic_error("a float layout has no groups");
+    case Layout::kNibbleHalf:
+      return {256, 32, 0};
+    case Layout::kNibbleHalfMin:
+      return {256, 32, 32};
+    case Layout::kByteHalf:
+      return {512, 32, 0};
+    case Layout::kByteHalfMin:
+      return {512, 32, 32};
+    case Layout::kNibbleFloatMin:
+      return {256, 64, 64};
+    case Layout::kByteFloatMin:
+      return {512, 64, 64};
+    case Layout::kByteFloatPair:
+      return {512, 128, 0};
+    case Layout::kByteRow:
+      return {512, 0, 0};
+    default:
+      throw std::logic_error("a float layout has no groups");
   }
 }
 
@@ -70,8 +79,9 @@ void unpack_row(const Matrix& matrix, int row, float* out) {
     for (int i = 0; i < kGroup; ++i) {
       const int step = i / 4;
       const int at = lane * 4 + i % 4;
-      const int code = !nibbles ? codes[step * 64 + at] : step < 4 ? codes[step * 64 + at] & 15
-                                                                    : codes[(step - 4) * 64 + at] >> 4;
+      const int code = !nibbles   ? codes[step * 64 + at]
+                       : step < 4 ? codes[step * 64 + at] & 15
+                                  : codes[(step - 4) * 64 + at] >> 4;
       float scale;
       if (matrix.by_row()) {
         scale = matrix.row_scales[row];
@@ -80,8 +90,8 @@ void unpack_row(const Matrix& matrix, int row, float* out) {
       } else {
         scale = stored_float(scales, half, lane);
       }
-      out[g * kGroup + i] =
-          shape.min_bytes ? scale * static_cast<float>(code) + minimum : scale * static_cast<float>(code - matrix.zero_point);
+      out[g * kGroup + i] = shape.min_bytes ? scale * static_cast<float>(code) + minimum
+                                            : scale * static_cast<float>(code - matrix.zero_point);
     }
   }
 }

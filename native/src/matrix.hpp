@@ -23,8 +23,8 @@
 
 namespace headstart {
 
-constexpr int kTile = 16;    // outputs of a tile, and lanes of a kernel
-constexpr int kGroup = 32;   // inputs that share an activation scale
+constexpr int kTile = 16;   // outputs of a tile, and lanes of a kernel
+constexpr int kGroup = 32;  // inputs that share an activation scale
 
 enum class Layout {
   kNibbleHalf,      // 4-bit codes, f16 scale, zero point          Q4_0
@@ -56,10 +56,10 @@ struct Matrix {
   Layout layout;
   int n, k;
   int num_tiles;
-  int zero_point;            // of the codes, where the layout has no minimum
-  size_t scale_bytes;        // of the scales and minima of a group
-  size_t codes_at;           // where a tile's codes begin
-  size_t code_bytes;         // of a group; of one input in a float tile
+  int zero_point;      // of the codes, where the layout has no minimum
+  size_t scale_bytes;  // of the scales and minima of a group
+  size_t codes_at;     // where a tile's codes begin
+  size_t code_bytes;   // of a group; of one input in a float tile
   size_t tile_bytes;
   uint8_t* data;      // in an arena
   float* row_scales;  // kByteRow only, [num_tiles * 16], in the same

@@ -208,8 +208,7 @@ void put_group(const Group& g, Matrix& m, int output, int group) {
     default:
       break;
   }
-  put_codes(g.codes, shape.code_bytes == 256,
-            tile + m.codes_at + static_cast<size_t>(group) * m.code_bytes + 4 * lane);
+  put_codes(g.codes, shape.code_bytes == 256, tile + m.codes_at + static_cast<size_t>(group) * m.code_bytes + 4 * lane);
 }
 
 void pack_quantised(const FileKind& kind, const uint8_t* row, int output, Matrix& m) {

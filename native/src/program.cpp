@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string>
 
 namespace headstart {
 namespace {
@@ -42,12 +43,86 @@ int Program::add_register(int width, bool wanted_rows_only) {
 
 void Program::add_op(Op op) { ops_.push_back(std::move(op)); }
 
+// A list that fits together cannot reach outside its registers, whatever rows come.
+void Program::check_ops() const {
+  const auto demand = [](bool holds, const char* what) {
+    if (!holds) throw std::invalid_argument(std::string("the program does not fit together: ") + what);
+  };
+  const auto reg = [&](int index) -> const Register& {
+    demand(index >= 0 && static_cast<size_t>(index) < registers_.size(), "unknown register");
+    return registers_[static_cast<size_t>(index)];
+  };
+  const auto weights = [&](int index) -> const Matrix& {
+    demand(index >= 0 && static_cast<size_t>(index) < matrices_.size(), "unknown matrix");
+    return matrix(index);
+  };
+  const auto vector_of = [&](int index, int width) {
+    demand(index >= 0 && static_cast<size_t>(index) < vectors_.size(), "unknown vector");
+    demand(static_cast<int>(vectors_[static_cast<size_t>(index)].size()) >= width, "a vector is too short");
+  };
+  const auto alike = [&](int a, int b) {
+    demand(reg(a).width == reg(b).width && reg(a).wanted_only == reg(b).wanted_only, "registers differ");
+  };
+  demand(reg(logits_register_).wanted_only, "logits are of wanted rows");
+  for (const Op& op : ops_) {
+    const AttentionShape& shape = op.attention;
+    switch (op.kind) {
+      case OpKind::kEmbed:
+        demand(weights(op.weight).k == reg(op.out).width && !reg(op.out).wanted_only, "embedding");
+        demand(weights(op.weight).n >= vocab_size(), "the embedding has fewer rows than there are logits");
+        break;
+      case OpKind::kNorm:
+        alike(op.out, op.in);
+        demand(op.span > 0 && op.span % kTile == 0 && reg(op.in).width % op.span == 0, "norm");
+        vector_of(op.weight, op.span);
+        break;
+      case OpKind::kLinear:
+        for (const LinearPart& part : op.parts) {
+          demand(weights(part.matrix).k == reg(op.in).width && matrix(part.matrix).n == reg(part.destination).width,
+                 "a matrix has another shape than its registers");
+          demand(reg(op.in).wanted_only == reg(part.destination).wanted_only, "registers differ in rows");
+          if (part.bias >= 0) vector_of(part.bias, reg(part.destination).width);
+        }
+        break;
+      case OpKind::kRotate:
+        demand(op.span > 0 && reg(op.in).width % op.span == 0 && !reg(op.in).wanted_only, "rotation");
+        demand(static_cast<int>(inverse_frequencies_.size()) * 2 <= op.span, "more frequencies than a head has pairs");
+        break;
+      case OpKind::kStore:
+      case OpKind::kAttention:
+        demand(op.layer >= 0 && op.layer < cache_shape_.num_layers, "layer");
+        demand(shape.num_kv_heads == cache_shape_.num_kv_heads && shape.head_dim == cache_shape_.head_dim &&
+                   shape.num_kv_heads > 0 && shape.num_heads % shape.num_kv_heads == 0 && shape.head_dim % kTile == 0,
+               "attention's heads differ from the cache's");
+        if (op.kind == OpKind::kStore) {
+          alike(op.in, op.in2);
+          demand(reg(op.in).width == shape.num_kv_heads * shape.head_dim && !reg(op.in).wanted_only, "keys");
+        } else {
+          alike(op.in, op.out);
+          demand(reg(op.in).width == shape.num_heads * shape.head_dim && !reg(op.in).wanted_only, "queries");
+        }
+        break;
+      case OpKind::kGate:
+      case OpKind::kAdd:
+        alike(op.in, op.in2);
+        alike(op.in, op.out);
+        demand(reg(op.in).width % kTile == 0, "width");
+        break;
+      case OpKind::kSelect:
+        demand(reg(op.in).width == reg(op.out).width && reg(op.out).wanted_only && !reg(op.in).wanted_only, "select");
+        break;
+      case OpKind::kQuantise:
+        break;
+    }
+  }
+}
+
 // Before a product whose matrices want 8-bit rows, unless its input was just quantised.
 void Program::add_quantise_ops() {
   std::vector<Op> with;
   for (Op& op : ops_) {
-    if (op.kind == OpKind::kLinear &&
-        std::any_of(op.parts.begin(), op.parts.end(), [&](const LinearPart& p) { return matrix(p.matrix).quantised(); })) {
+    if (op.kind == OpKind::kLinear && std::any_of(op.parts.begin(), op.parts.end(),
+                                                  [&](const LinearPart& p) { return matrix(p.matrix).quantised(); })) {
       Op quantise{OpKind::kQuantise};
       quantise.in = op.in;
       quantise.parts = op.parts;  // they tell which kinds of scale are wanted
@@ -58,13 +133,14 @@ void Program::add_quantise_ops() {
   ops_ = std::move(with);
 }
 
-void Program::finish(int logits_register, std::vector<float> inverse_frequencies, float rotary_factor,
-                     CacheShape cache, int max_context) {
+void Program::finish(int logits_register, std::vector<float> inverse_frequencies, float rotary_factor, CacheShape cache,
+                     int max_context) {
   logits_register_ = logits_register;
   inverse_frequencies_ = std::move(inverse_frequencies);
   rotary_factor_ = rotary_factor;
   cache_shape_ = cache;
   max_context_ = max_context;
+  check_ops();
   add_quantise_ops();
   next_ = std::make_unique<std::atomic<int>[]>(ops_.size());
 }
@@ -80,8 +156,14 @@ size_t Program::weight_bytes() const {
 
 QuantisedRows Program::Quantised::view(int k) {
   return {k,
-          codes.data(), scales.data(), scaled_sums.data(), sums.data(), half_sums.data(),
-          row_codes.data(), row_scales.data(), row_sums.data()};
+          codes.data(),
+          scales.data(),
+          scaled_sums.data(),
+          sums.data(),
+          half_sums.data(),
+          row_codes.data(),
+          row_scales.data(),
+          row_sums.data()};
 }
 
 void Program::reserve(int num_rows, int num_wanted) {
@@ -116,6 +198,7 @@ void Program::prepare_rotary(const RowPlan& plan) {
 }
 
 void Program::forward(const RowsView& rows) {
+  if (next_ == nullptr) throw std::invalid_argument("the program is not finished");
   const RowPlan plan(rows, {vocab_size(), max_context_, cache_.num_pages()}, kRowsOfBlock);
   reserve(plan.num_rows(), plan.num_wanted());
   prepare_rotary(plan);

@@ -38,7 +38,6 @@ struct Op {
   int out = -1, in = -1, in2 = -1, in3 = -1;  // registers
   int weight = -1;                            // vector (norm) or matrix (embed)
   int span = 0;                               // norm: inputs a norm takes together; rotate: width of a head
-  int rotated = 0;                            // rotate: dimensions of a head that turn
   float eps = 0.0f;
   int layer = 0;
   AttentionShape attention{};
@@ -66,7 +65,7 @@ class Program {
   void forward(const RowsView& rows);
   const float* logits(int wanted_index) const;
   int num_wanted() const { return num_wanted_; }
-  int vocab_size() const { return registers_[static_cast<size_t>(logits_register_)].width; }
+  int vocab_size() const { return logits_register_ < 0 ? 0 : registers_[static_cast<size_t>(logits_register_)].width; }
   const float* register_row(int index, int row) const;
   // runs `each(i, thread)` for i in [0, count) on the threads
   template <class Function>
@@ -98,6 +97,7 @@ class Program {
   void run_row_op(const Op& op, const RowPlan& plan, int row);
   void run_linear(const Op& op, int num_rows, std::atomic<int>& next);
   void run_attention(const Op& op, const RowPlan& plan, std::atomic<int>& next, int thread);
+  void check_ops() const;
   void add_quantise_ops();
   bool is_row_op(const Op& op) const { return op.kind != OpKind::kLinear && op.kind != OpKind::kAttention; }
   bool on_wanted_rows(const Op& op) const;

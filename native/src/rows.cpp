@@ -37,13 +37,15 @@ void RowPlan::check(const RowLimits& limits) const {
   }
   for (size_t r = 0; r < num_rows; ++r) {
     const int32_t token = rows_.tokens[r], sequence = rows_.sequences[r], parent = rows_.parents[r];
-    if (token < 0 || token >= limits.vocab_size) refuse(r, "token " + std::to_string(token) + " is not in the vocabulary");
+    if (token < 0 || token >= limits.vocab_size)
+      refuse(r, "token " + std::to_string(token) + " is not in the vocabulary");
     if (sequence < 0 || static_cast<size_t>(sequence) >= num_sequences) refuse(r, "unknown sequence");
     if (r > 0 && sequence < rows_.sequences[r - 1]) refuse(r, "rows of a sequence must be adjacent and in order");
     if (parent < -1 || parent >= static_cast<int32_t>(r)) refuse(r, "a parent must stand before its child");
-    if (parent >= 0 && rows_.sequences[static_cast<size_t>(parent)] != sequence) refuse(r, "its parent is of another sequence");
-    const int32_t expected = parent < 0 ? rows_.committed[static_cast<size_t>(sequence)]
-                                        : rows_.positions[static_cast<size_t>(parent)] + 1;
+    if (parent >= 0 && rows_.sequences[static_cast<size_t>(parent)] != sequence)
+      refuse(r, "its parent is of another sequence");
+    const int32_t expected =
+        parent < 0 ? rows_.committed[static_cast<size_t>(sequence)] : rows_.positions[static_cast<size_t>(parent)] + 1;
     if (rows_.positions[r] != expected) refuse(r, "its position must be " + std::to_string(expected));
     if (expected >= limits.max_context) refuse(r, "position " + std::to_string(expected) + " is past the context");
   }

@@ -24,7 +24,7 @@ struct RowBlock {
 // A row's own place, and the slots of what it sees past the committed tokens.
 struct RowPlace {
   int slot;
-  bool in_place;        // every token it sees lies at the slot of its position
+  bool in_place;             // every token it sees lies at the slot of its position
   int tail_begin, tail_end;  // if not in place: its ancestors' slots and its own, in `tail_slots`
 };
 

@@ -17,7 +17,7 @@ inline void relax() {
 #endif
 }
 
-constexpr int kSpins = 600;   // about ten microseconds: longer than most phases are apart
+constexpr int kSpins = 600;  // about ten microseconds: longer than most phases are apart
 constexpr int kYields = 50;  // then let others run here: the awaited thread may need this very core
 
 }  // namespace

@@ -45,7 +45,7 @@ class ThreadPool {
   bool stopping_ = false;
   alignas(64) std::atomic<uint32_t> generation_{0};  // of runs
   alignas(64) std::atomic<uint32_t> arrived_{0};
-  alignas(64) std::atomic<uint32_t> phase_{0};       // of barriers
+  alignas(64) std::atomic<uint32_t> phase_{0};  // of barriers
   std::vector<std::thread> threads_;
 };
 

@@ -65,6 +65,18 @@ inline void store_int(int32_t* p, Ints v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.lo);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), v.hi);
 }
+inline int32_t sum_lanes(Ints v) {
+  const __m256i eight = _mm256_add_epi32(v.lo, v.hi);
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0b01001110));
+  return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0b10110001)));
+}
+inline float highest_lane(Floats v) {
+  const __m256 eight = _mm256_max_ps(v.lo, v.hi);
+  __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
 inline Floats scale_by_power(Floats a, Ints e) {
   auto half = [](__m256 x, __m256i n) {
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(n, 23)));

@@ -24,9 +24,7 @@ inline Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c
 inline Floats max(Floats a, Floats b) { return _mm512_max_ps(a, b); }
 inline Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
 inline Floats abs(Floats a) { return _mm512_abs_ps(a); }
-inline Floats round_even(Floats a) {
-  return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
+inline Floats round_even(Floats a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 inline Floats load_f16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
@@ -35,15 +33,15 @@ inline Floats load_bf16(const uint16_t* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 inline void store_f16(uint16_t* p, Floats v) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                      _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
 inline Ints splat_int(int32_t x) { return _mm512_set1_epi32(x); }
 inline Ints add_int(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 inline Floats to_float(Ints a) { return _mm512_cvtepi32_ps(a); }
 inline Ints to_int(Floats a) { return _mm512_cvtps_epi32(a); }
-inline void store_int(int32_t* p, Ints v) { _mm512_storeu_si512(p, v); }
+inline int32_t sum_lanes(Ints v) { return _mm512_reduce_add_epi32(v); }
+inline float highest_lane(Floats v) { return _mm512_reduce_max_ps(v); }
 inline Floats scale_by_power(Floats a, Ints exponent) {
   return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_slli_epi32(exponent, 23)));
 }
@@ -62,9 +60,7 @@ inline Floats zero_where_below(Floats a, Floats limit, Floats value) {
 
 inline Bytes load_codes(const uint8_t* p) { return _mm512_load_si512(p); }
 inline Bytes low_nibbles(Bytes v) { return _mm512_and_si512(v, _mm512_set1_epi8(15)); }
-inline Bytes high_nibbles(Bytes v) {
-  return _mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15));
-}
+inline Bytes high_nibbles(Bytes v) { return _mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15)); }
 template <bool kWide>
 inline Ints dot4(Ints sum, Bytes codes, const int8_t* activations) {
   int32_t four;

@@ -102,8 +102,16 @@ inline Ints to_int(const Floats& a) {
     return x >= -2147483648.0f && x < 2147483648.0f ? static_cast<int32_t>(x) : INT32_MIN;
   });
 }
-inline void store_int(int32_t* p, const Ints& v) {
-  for (int i = 0; i < 16; ++i) p[i] = v.lane[i];
+// both exact in any order; no lane may be NaN
+inline int32_t sum_lanes(const Ints& v) {
+  int32_t sum = 0;
+  for (int i = 0; i < 16; ++i) sum += v.lane[i];
+  return sum;
+}
+inline float highest_lane(const Floats& v) {
+  float highest = v.lane[0];
+  for (int i = 1; i < 16; ++i) highest = v.lane[i] > highest ? v.lane[i] : highest;
+  return highest;
 }
 // a * 2^exponent, for results that are normal numbers
 inline Floats scale_by_power(const Floats& a, const Ints& exponent) {

@@ -31,8 +31,8 @@ class Family:
 
 def layer_windows(settings: Settings) -> tuple[int, ...]:
     """Sliding windows by layer, from the keys that Qwen configs use."""
-    num_layers = settings["num_hidden_layers"]
-    window = settings.get("sliding_window")
+    num_layers: int = settings["num_hidden_layers"]
+    window: int | None = settings.get("sliding_window")
     if not settings.get("use_sliding_window") or window is None:
         return (0,) * num_layers
     if kinds := settings.get("layer_types"):

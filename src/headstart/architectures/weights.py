@@ -49,7 +49,9 @@ def place_weights(
         if name == "embedding":
             shape = (config.vocab_size, config.hidden_size)
         if tensor.shape != shape:
-            raise CheckpointError(f"The tensor {stored!r} has shape {list(tensor.shape)}; the settings say {list(shape)}.")
+            raise CheckpointError(
+                f"The tensor {stored!r} has shape {list(tensor.shape)}; the settings say {list(shape)}."
+            )
         placed[name] = PlacedWeight(tensor, _row_order(checkpoint, family, config, name))
     used = {weight.tensor.name for weight in placed.values()} | {GGUF_ROTARY_FACTORS}
     if config.tied:

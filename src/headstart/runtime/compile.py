@@ -28,9 +28,7 @@ from headstart.architectures.program import (
 _IN_PLACE = (Rotary, Add)
 
 
-def compile_program(
-    program: Program, native: NativeProgram, matrices: dict[str, int], vectors: dict[str, int]
-) -> int:
+def compile_program(program: Program, native: NativeProgram, matrices: dict[str, int], vectors: dict[str, int]) -> int:
     """Append the program's operations to `native`.
 
     Args:
@@ -160,9 +158,7 @@ class _Compiler:
             if end == begin and isinstance(total, Add) and total.y == product.out and self._dies(product.out, end + 1):
                 if self._dies(total.x, end + 1) and total.x != x:
                     out = self._registers.rename(total.x, total.out)
-                    self._native.linear(
-                        self._registers[x], [(self._matrices[product.weight], out, bias, True)]
-                    )
+                    self._native.linear(self._registers[x], [(self._matrices[product.weight], out, bias, True)])
                     return end + 2
             out = self._registers.create(product.out)
             parts.append((self._matrices[product.weight], out, bias, False))

@@ -192,14 +192,14 @@ class NativeTrunk:
 
     def logits(self, wanted_index: int) -> NDArray[np.float32]:
         """See `Trunk.logits`."""
-        return self._native.logits(wanted_index)  # type: ignore[no-any-return]
+        return self._native.logits(wanted_index)
 
     def make_chooser(
         self, params: SamplingParams, seed: int, prompt: Sequence[int], end_tokens: Sequence[int]
     ) -> Chooser:
         """See `Trunk.make_chooser`."""
         penalises = params.repetition_penalty != 1.0 or params.presence_penalty or params.frequency_penalty
-        return _native.Chooser(  # type: ignore[no-any-return]
+        return _native.Chooser(
             vocab_size=self.vocab_size,
             seed=seed,
             temperature=params.temperature,
@@ -222,7 +222,7 @@ class NativeTrunk:
         try:
             tokens, logprobs = self._native.choose(
                 [choice.row for choice in choices],
-                [choice.chooser for choice in choices],
+                [choice.chooser for choice in choices],  # type: ignore[misc]  # all made by make_chooser
                 [choice.position for choice in choices],
                 [choice.path for choice in choices],
             )
@@ -235,7 +235,3 @@ class NativeTrunk:
     def move(self, page_table: NDArray[np.int32], sources: Sequence[int], destinations: Sequence[int]) -> None:
         """See `Trunk.move`."""
         self._native.move(page_table, list(sources), list(destinations))
-
-    def copy_page(self, source: int, destination: int) -> None:
-        """See `Trunk.copy_page`."""
-        self._native.copy_page(source, destination)

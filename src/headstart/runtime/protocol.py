@@ -115,6 +115,3 @@ class Trunk(Protocol):
 
     def move(self, page_table: NDArray[np.int32], sources: Sequence[int], destinations: Sequence[int]) -> None:
         """Copy cache rows of a sequence from slots to slots, as if all at once."""
-
-    def copy_page(self, source: int, destination: int) -> None:
-        """Copy a whole page, for a writer that shared it."""

@@ -1,0 +1,85 @@
+// What choosing a token does over a whole vocabulary. Part of kernels_impl.hpp.
+#pragma once
+#include "lane_math.hpp"
+
+namespace headstart::HEADSTART_LANES {
+namespace {
+
+int argmax(const float* x, int count) {
+  // the highest value first (exact in any order), then the first place it stands
+  Floats highest = splat(-__builtin_inff()), checked = splat(0.0f);
+  int i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const Floats v = load(x + i);
+    highest = max(v, highest);
+    checked = add(checked, sub(v, v));  // NaN where v is NaN or infinite
+  }
+  float top = highest_lane(highest);
+  bool doubtful = fold_sum(checked) != 0.0f;
+  for (; i < count; ++i) {
+    top = x[i] > top ? x[i] : top;
+    doubtful |= x[i] != x[i];
+  }
+  if (doubtful) {  // -infinity is allowed, NaN is not
+    for (int j = 0; j < count; ++j) {
+      if (x[j] != x[j]) return -1;
+    }
+  }
+  for (int j = 0; j < count; ++j) {
+    if (x[j] == top) return j;
+  }
+  return 0;
+}
+
+// Plain loops that the compiler turns into vectors: no fused operations, so the bits are the same.
+double exponentials(const double* x, double top, int count, double* out) {
+  constexpr double kRound = 0x1.8p52;  // adding it leaves the nearest integer in the low bits
+  for (int i = 0; i < count; ++i) {
+    const double v = x[i] - top;
+    const double clamped = v < -708.0 ? -708.0 : v;
+    const double shifted = clamped * 1.4426950408889634 + kRound;
+    const double n = shifted - kRound;
+    const double r = (clamped - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    double y = 1.0 / 6227020800.0;  // Taylor series: its next term is below 4e-18
+    y = y * r + 1.0 / 479001600.0;
+    y = y * r + 1.0 / 39916800.0;
+    y = y * r + 1.0 / 3628800.0;
+    y = y * r + 1.0 / 362880.0;
+    y = y * r + 1.0 / 40320.0;
+    y = y * r + 1.0 / 5040.0;
+    y = y * r + 1.0 / 720.0;
+    y = y * r + 1.0 / 120.0;
+    y = y * r + 1.0 / 24.0;
+    y = y * r + 1.0 / 6.0;
+    y = y * r + 0.5;
+    y = y * r + 1.0;
+    y = y * r + 1.0;
+    uint64_t bits;
+    __builtin_memcpy(&bits, &shifted, 8);
+    bits = (bits + 1023) << 52;
+    double power;
+    __builtin_memcpy(&power, &bits, 8);
+    out[i] = v < -708.0 ? 0.0 : y * power;
+  }
+  double sums[8] = {};
+  int i = 0;
+  for (; i + 8 <= count; i += 8) {
+    for (int lane = 0; lane < 8; ++lane) sums[lane] += out[i + lane];
+  }
+  for (; i < count; ++i) sums[0] += out[i];
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+inline uint32_t mix32(uint32_t h) {  // the finaliser of 32-bit MurmurHash3
+  h = (h ^ h >> 16) * 0x85EBCA6Bu;
+  h = (h ^ h >> 13) * 0xC2B2AE35u;
+  return h ^ h >> 16;
+}
+
+void noise_bits(uint64_t key, int count, uint32_t* out) {
+  const uint32_t low = static_cast<uint32_t>(key), high = static_cast<uint32_t>(key >> 32);
+  for (int i = 0; i < count; ++i) out[i] = mix32(mix32((static_cast<uint32_t>(i) * 0x9E3779B1u) ^ low) ^ high);
+}
+
+}  // namespace
+}  // namespace headstart::HEADSTART_LANES

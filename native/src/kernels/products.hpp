@@ -1,0 +1,150 @@
+// Matrix products of 8-bit rows with quantised weights. Part of kernels_impl.hpp.
+#pragma once
+#include "lane_math.hpp"
+
+namespace headstart::HEADSTART_LANES {
+namespace {
+
+constexpr int kAhead = 4096;  // bytes between what is read and what is asked of memory
+
+inline Floats load_scale(const uint8_t* p, bool half) {
+  return half ? load_f16(reinterpret_cast<const uint16_t*>(p)) : load(reinterpret_cast<const float*>(p));
+}
+
+inline void write(const Destination& to, int r, int tile, Floats value) {
+  float* out = to.out + static_cast<size_t>(r) * to.stride + tile * kTile;
+  if (to.bias != nullptr) value = add(value, load(to.bias + tile * kTile));
+  if (to.accumulate) value = add(load(out), value);
+  store(out, value);
+}
+
+template <bool kNibbles, bool kHalfScales, int kScales, bool kMin>
+struct GroupFormat {
+  static constexpr int kMostRows = kMaxRows;
+  static constexpr int kScaleBytes = kHalfScales ? 32 : 64;
+  static constexpr int kAllScaleBytes = kScaleBytes * (kScales + (kMin ? 1 : 0));
+  static constexpr int kCodeBytes = kNibbles ? 256 : 512;
+
+  // One group for kRows rows: unpack the codes once, then each row's exact integer dot product
+  // and its scaling.
+  template <int kRows>
+  static inline void accumulate(const uint8_t* scales, const uint8_t* packed, const QuantisedRows& rows, size_t group,
+                                size_t row_groups, int zero_point, Floats* sums) {
+    Bytes codes[8];
+    for (int s = 0; s < 4; ++s) {
+      if constexpr (kNibbles) {
+        const Bytes both = load_codes(packed + s * 64);
+        codes[s] = low_nibbles(both);
+        codes[s + 4] = high_nibbles(both);
+      } else {
+        codes[s] = load_codes(packed + s * 64);
+        codes[s + 4] = load_codes(packed + (s + 4) * 64);
+      }
+    }
+    const Floats scale = load_scale(scales, kHalfScales);
+    const Floats second = kScales == 2 ? load_scale(scales + kScaleBytes, kHalfScales) : scale;
+    const Floats minimum = kMin ? load_scale(scales + kScaleBytes * kScales, kHalfScales) : scale;
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const size_t at = r * row_groups + group;
+      const int8_t* activations = rows.codes + at * kGroup;
+      const Floats activation_scale = splat(rows.scales[at]);
+      if constexpr (kScales == 2) {
+        Ints low = splat_int(-zero_point * rows.half_sums[2 * at]);
+        Ints high = splat_int(-zero_point * rows.half_sums[2 * at + 1]);
+#pragma GCC unroll 4
+        for (int s = 0; s < 4; ++s) {
+          low = dot4<!kNibbles>(low, codes[s], activations + 4 * s);
+          high = dot4<!kNibbles>(high, codes[s + 4], activations + 16 + 4 * s);
+        }
+        sums[r] = fma(to_float(low), mul(scale, activation_scale), sums[r]);
+        sums[r] = fma(to_float(high), mul(second, activation_scale), sums[r]);
+      } else {
+        Ints dot = splat_int(kMin ? 0 : -zero_point * rows.sums[at]);
+#pragma GCC unroll 8
+        for (int s = 0; s < 8; ++s) dot = dot4<!kNibbles>(dot, codes[s], activations + 4 * s);
+        sums[r] = fma(to_float(dot), mul(scale, activation_scale), sums[r]);
+        if constexpr (kMin) sums[r] = fma(minimum, splat(rows.scaled_sums[at]), sums[r]);
+      }
+    }
+  }
+
+  template <int kRows>
+  static void block_of_rows(const MatrixView& weights, const QuantisedRows& all, int first_row, int tile,
+                            const Destination& to) {
+    const size_t num_groups = static_cast<size_t>(weights.k) / kGroup;
+    QuantisedRows rows = all;
+    const size_t skip = static_cast<size_t>(first_row) * num_groups;
+    rows.codes += skip * kGroup;
+    rows.scales += skip;
+    rows.scaled_sums += skip;
+    rows.sums += skip;
+    rows.half_sums += 2 * skip;
+    const uint8_t* scales = weights.data + static_cast<size_t>(tile) * weights.tile_bytes;
+    const uint8_t* codes = scales + weights.codes_at;
+    Floats sums[kRows];
+    for (int r = 0; r < kRows; ++r) sums[r] = splat(0.0f);
+    for (size_t g = 0; g < num_groups; ++g, scales += kAllScaleBytes, codes += kCodeBytes) {
+      for (int line = 0; line < kCodeBytes; line += 64) prefetch(codes + kAhead + line);
+      accumulate<kRows>(scales, codes, rows, g, num_groups, weights.zero_point, sums);
+    }
+    for (int r = 0; r < kRows; ++r) write(to, first_row + r, tile, sums[r]);
+  }
+};
+
+// 8-bit codes with one scale for an output and one for a row: no float inside the sum.
+struct RowFormat {
+  static constexpr int kMostRows = kMaxRows < 8 ? kMaxRows : 8;  // two sums a row
+
+  template <int kRows>
+  static void block_of_rows(const MatrixView& weights, const QuantisedRows& all, int first_row, int tile,
+                            const Destination& to) {
+    const int8_t* activations = all.row_codes + static_cast<size_t>(first_row) * weights.k;
+    const uint8_t* codes = weights.data + static_cast<size_t>(tile) * weights.tile_bytes;
+    Ints even[kRows], odd[kRows];  // two chains: exact, so their order is free
+    for (int r = 0; r < kRows; ++r) {
+      even[r] = splat_int(-weights.zero_point * all.row_sums[first_row + r]);
+      odd[r] = splat_int(0);
+    }
+    for (int i = 0; i < weights.k; i += 8, codes += 128) {
+      const Bytes first = load_codes(codes), second = load_codes(codes + 64);
+      prefetch(codes + kAhead);
+      prefetch(codes + kAhead + 64);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const int8_t* a = activations + static_cast<size_t>(r) * weights.k + i;
+        even[r] = dot4<true>(even[r], first, a);
+        odd[r] = dot4<true>(odd[r], second, a + 4);
+      }
+    }
+    const Floats scale = load(weights.row_scales + tile * kTile);
+    for (int r = 0; r < kRows; ++r) {
+      const Floats sum = to_float(add_int(even[r], odd[r]));
+      write(to, first_row + r, tile, mul(sum, mul(scale, splat(all.row_scales[first_row + r]))));
+    }
+  }
+};
+
+template <class Format, int kRows>
+inline int run_blocks(const MatrixView& weights, const QuantisedRows& rows, int r, int num_rows, int tile,
+                      const Destination& to) {
+  if constexpr (kRows <= Format::kMostRows) {
+    for (; r + kRows <= num_rows; r += kRows) Format::template block_of_rows<kRows>(weights, rows, r, tile, to);
+  }
+  return r;
+}
+
+template <class Format>
+void matmul_quantised(const MatrixView& weights, const QuantisedRows& rows, int num_rows, int tile_begin, int tile_end,
+                      const Destination& to) {
+  for (int tile = tile_begin; tile < tile_end; ++tile) {
+    int r = run_blocks<Format, 16>(weights, rows, 0, num_rows, tile, to);
+    r = run_blocks<Format, 8>(weights, rows, r, num_rows, tile, to);
+    r = run_blocks<Format, 4>(weights, rows, r, num_rows, tile, to);
+    r = run_blocks<Format, 2>(weights, rows, r, num_rows, tile, to);
+    run_blocks<Format, 1>(weights, rows, r, num_rows, tile, to);
+  }
+}
+
+}  // namespace
+}  // namespace headstart::HEADSTART_LANES

@@ -1,0 +1,133 @@
+"""The native core as Python sees it. `runtime/native.py` wraps it; nothing else should need it.
+
+A program is built by adding matrices, vectors, registers and operations, is
+closed by `finish`, gets a cache by `make_cache`, and then runs. Misuse raises
+ValueError and changes nothing.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+class LawError(Exception):
+    """The parameters of a sampling law leave nothing to choose, or overflow."""
+
+class LogitsError(Exception):
+    """A logit is NaN or +infinity."""
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+
+def instruction_sets() -> list[str]:
+    """Kernel sets that this machine can run, best first."""
+
+class Chooser:
+    """The sampling law of one sequence (`decoding/law.py` says what it means)."""
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        seed: int,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
+        repetition_penalty: float,
+        presence_penalty: float,
+        frequency_penalty: float,
+        bias: Sequence[tuple[int, float]],
+        allowed: Sequence[int],
+        end_tokens: Sequence[int],
+        min_tokens: int,
+        num_logprobs: int,
+        prompt: Sequence[int],
+    ) -> None: ...
+    def extend(self, tokens: Sequence[int], /) -> None: ...
+
+class Program:
+    """A model's operations, weights and cache, and the threads that run them."""
+
+    def __init__(self, num_threads: int, instruction_set: str, /) -> None:
+        """An empty instruction set's name takes the best, or what HEADSTART_ISA names."""
+
+    @property
+    def instruction_set(self) -> str: ...
+    @property
+    def num_threads(self) -> int: ...
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    @property
+    def page_bytes(self) -> int: ...
+    def add_matrix(
+        self,
+        kind: str,
+        target: str,
+        n: int,
+        k: int,
+        data: NDArray[np.uint8],
+        row_order: NDArray[np.int32] | None,
+    ) -> int: ...
+    def unpack_row(self, matrix: int, row: int, /) -> NDArray[np.float32]: ...
+    def add_vector(self, values: NDArray[np.float32], /) -> int: ...
+    def add_register(self, width: int, wanted_rows_only: bool) -> int: ...
+    def embed(self, out: int, matrix: int, /) -> None: ...
+    def norm(self, out: int, x: int, vector: int, eps: float, span: int, /) -> None: ...
+    def linear(self, x: int, parts: Sequence[tuple[int, int, int, bool]], /) -> None:
+        """Parts are (matrix, out, bias vector or -1, whether it adds to what `out` holds)."""
+
+    def rotate(self, x: int, head_dim: int, /) -> None: ...
+    def attention(
+        self,
+        out: int,
+        q: int,
+        k: int,
+        v: int,
+        layer: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        window: int,
+        scale: float,
+        /,
+    ) -> None: ...
+    def gate(self, out: int, gate: int, up: int, /) -> None: ...
+    def add(self, out: int, x: int, y: int, /) -> None: ...
+    def select(self, out: int, x: int, /) -> None: ...
+    def finish(
+        self,
+        *,
+        logits: int,
+        inverse_frequencies: Sequence[float],
+        rotary_factor: float,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        half_cache: bool,
+        max_context: int,
+    ) -> None: ...
+    def make_cache(self, num_pages: int, /) -> None: ...
+    def forward(
+        self,
+        tokens: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        parents: NDArray[np.int32],
+        sequences: NDArray[np.int32],
+        page_tables: Sequence[NDArray[np.int32]],
+        committed: NDArray[np.int32],
+        wanted: NDArray[np.int32],
+        /,
+    ) -> None: ...
+    def logits(self, wanted_index: int, /) -> NDArray[np.float32]: ...
+    def choose(
+        self,
+        rows: Sequence[int],
+        choosers: Sequence[Chooser],
+        positions: Sequence[int],
+        paths: Sequence[Sequence[int]],
+        /,
+    ) -> tuple[list[int], list[tuple[float, list[tuple[int, float]]] | None]]: ...
+    def move(self, page_table: NDArray[np.int32], sources: Sequence[int], destinations: Sequence[int], /) -> None: ...
