@@ -78,7 +78,7 @@ class WorkerProcess:
         finally:
             watchdog.cancel()
         if not line:
-            raise WorkerFailureError(self._script, f"no answer to {command}; its last words: {self._last_words()}")
+            raise WorkerFailureError(self._script, f"no answer to {command}: {self._ending()}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise WorkerFailureError(self._script, f"{command}: {answer['error']}")
@@ -113,8 +113,13 @@ class WorkerProcess:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 
-    def _last_words(self) -> str:
-        """The last line it wrote to stderr: of a traceback, the one that says what happened."""
+    def _ending(self) -> str:
+        """How the process ended, and the last line it wrote: of a traceback, the one that says what happened."""
+        with suppress(subprocess.TimeoutExpired):  # its end of the pipe is closed, so it is about to end
+            self._process.wait(timeout=5)
+        code = self._process.returncode
+        cause = signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}"
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "none")
+        last_words = next((line.strip() for line in reversed(lines) if line.strip()), "none")
+        return f"{cause}; its last words: {last_words}"

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import peers
 import pytest
+
+import peers
 from peer_workers.pairing import BATCH_REQUESTS, COST_ROWS, NEW_TOKENS, Pair
 from peer_workers.process import FOLDER, UnsupportedCommandError, WorkerFailureError, WorkerProcess
 from peer_workers.report import format_report
@@ -143,7 +144,9 @@ def test_what_an_engine_lacks_is_told_from_its_failure(fake_worker: Path) -> Non
 
 def test_a_dead_worker_is_a_failure_with_its_last_words(fake_worker: Path) -> None:
     with WorkerProcess(sys.executable, fake_worker) as worker:
-        with pytest.raises(WorkerFailureError, match="no answer to batch; its last words: Segmentation fault"):
+        with pytest.raises(
+            WorkerFailureError, match="no answer to batch: exit status 3; its last words: Segmentation fault"
+        ):
             worker.ask("batch", prompts=[[1]], max_tokens=1)
         with pytest.raises(WorkerFailureError, match="no answer to load"):
             load(worker)
@@ -186,7 +189,7 @@ def test_peers_that_are_not_there_are_named_with_their_set_up(
     report = json.loads(out.splitlines()[-1])
     assert report["peers"] == []
     reasons = {missing["peer"]: missing["reason"] for missing in report["not_measured"]}
-    assert "llama_cpp_worker: no answer to load; its last words: SyntaxError" in reasons["llama.cpp"]
+    assert "llama_cpp_worker: no answer to load: exit status 1; its last words: SyntaxError" in reasons["llama.cpp"]
     assert reasons["OpenVINO GenAI"] == "no --openvino was given"
     assert "pip install openvino-genai" in out
 
