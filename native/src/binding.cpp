@@ -187,7 +187,8 @@ NB_MODULE(_native, m) {
       .def_prop_ro("vocab_size", &Program::vocab_size)
       .def_prop_ro("weight_bytes", &Program::weight_bytes)
       .def_prop_ro("page_bytes", &Program::page_bytes)
-      .def("add_matrix", &add_matrix, "kind"_a, "target"_a, "n"_a, "k"_a, "data"_a, "row_order"_a.none())
+      .def("add_matrix", &add_matrix, "kind"_a, "target"_a, "n"_a, "k"_a, "data"_a.noconvert(),
+           "row_order"_a.noconvert().none())
       .def("unpack_row",
            [](const Program& p, int matrix, int row) {
              const Matrix& weights = p.matrix(matrix);
@@ -269,20 +270,24 @@ NB_MODULE(_native, m) {
              if (num_pages < 1) throw std::invalid_argument("a cache needs at least one page");
              p.make_cache(num_pages);
            })
-      .def("forward",
-           [](Program& p, const Ints& tokens, const Ints& positions, const Ints& parents, const Ints& sequences,
-              const std::vector<Ints>& page_tables, const Ints& committed, const Ints& wanted) {
-             const RowsView rows = rows_view(tokens, positions, parents, sequences, page_tables, committed, wanted);
-             nb::gil_scoped_release unlocked;
-             p.forward(rows);
-           })
+      .def(
+          "forward",
+          [](Program& p, const Ints& tokens, const Ints& positions, const Ints& parents, const Ints& sequences,
+             const std::vector<Ints>& page_tables, const Ints& committed, const Ints& wanted) {
+            const RowsView rows = rows_view(tokens, positions, parents, sequences, page_tables, committed, wanted);
+            nb::gil_scoped_release unlocked;
+            p.forward(rows);
+          },
+          // a silent conversion would be a copy each pass
+          "tokens"_a.noconvert(), "positions"_a.noconvert(), "parents"_a.noconvert(), "sequences"_a.noconvert(),
+          "page_tables"_a.noconvert(), "committed"_a.noconvert(), "wanted"_a.noconvert())
       .def("logits",
            [](const Program& p, int index) {
              if (index < 0 || index >= p.num_wanted()) throw std::invalid_argument("the last pass kept no such row");
              return copy_floats(p.logits(index), p.vocab_size());
            })
       .def("choose", &choose)
-      .def("move", &move_slots);
+      .def("move", &move_slots, "page_table"_a.noconvert(), "sources"_a, "destinations"_a);
 }
 
 }  // namespace headstart

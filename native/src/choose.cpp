@@ -50,28 +50,43 @@ void check_highest(double highest) {
 
 }  // namespace
 
+void Chooser::check_ids(const char* name, std::span<const int32_t> ids) const {
+  for (const int32_t token : ids) {
+    if (token < 0 || token >= law_.vocab_size) {
+      throw LawError(std::string(name) + ": token id " + std::to_string(token) +
+                     " is not in the vocabulary; ids are 0 to " + std::to_string(law_.vocab_size - 1) +
+                     ". Take ids from this model's own tokenizer.");
+    }
+  }
+}
+
 Chooser::Chooser(Law law, std::span<const int32_t> prompt) : law_(std::move(law)) {
   const size_t vocab = static_cast<size_t>(law_.vocab_size);
   std::erase_if(law_.end_tokens, [&](int32_t token) { return token >= law_.vocab_size; });
+  check_ids("end token", law_.end_tokens);
+  check_ids("allowed_tokens", law_.allowed);
+  check_ids("prompt", prompt);
+  for (const auto& biased : law_.bias) check_ids("logit_bias", {&biased.first, 1});
   if (!law_.allowed.empty()) {
     barred_.assign(vocab, true);
-    for (const int32_t token : law_.allowed) barred_.at(static_cast<size_t>(token)) = false;
+    for (const int32_t token : law_.allowed) barred_[static_cast<size_t>(token)] = false;
   }
   if (law_.penalises()) {
     counts_.assign(vocab, 0);
     in_prompt_.assign(vocab, false);
     for (const int32_t token : prompt) {
-      if (!in_prompt_.at(static_cast<size_t>(token))) seen_.push_back(token);
+      if (!in_prompt_[static_cast<size_t>(token)]) seen_.push_back(token);
       in_prompt_[static_cast<size_t>(token)] = true;
     }
   }
 }
 
 void Chooser::extend(std::span<const int32_t> tokens) {
+  check_ids("written", tokens);
   num_written_ += tokens.size();
   if (!law_.penalises()) return;
   for (const int32_t token : tokens) {
-    int32_t& count = counts_.at(static_cast<size_t>(token));
+    int32_t& count = counts_[static_cast<size_t>(token)];
     if (count++ == 0 && !in_prompt_[static_cast<size_t>(token)]) seen_.push_back(token);
   }
 }

@@ -14,7 +14,7 @@
 
 namespace headstart {
 
-// The parameters leave nothing to choose, or overflow: the caller's to mend.
+// The parameters leave nothing to choose, overflow, or name ids that do not exist: the caller's to mend.
 struct LawError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -51,6 +51,7 @@ struct ChooseScratch {
 
 class Chooser {
  public:
+  // Throws LawError if an id is not in the vocabulary; end tokens past it are ignored.
   Chooser(Law law, std::span<const int32_t> prompt);
 
   // counts tokens that were written
@@ -63,6 +64,7 @@ class Chooser {
                 ChooseScratch& scratch) const;
 
  private:
+  void check_ids(const char* name, std::span<const int32_t> ids) const;
   bool leaves_logits_alone(size_t num_written) const;
   void adjust(const float* logits, std::span<const int32_t> path, std::vector<double>& adjusted) const;
   void penalise(std::span<const int32_t> path, std::vector<double>& adjusted) const;

@@ -32,10 +32,6 @@ inline Floats fma(Floats a, Floats b, Floats c) {
 }
 inline Floats max(Floats a, Floats b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 inline Floats min(Floats a, Floats b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
-inline Floats abs(Floats a) {
-  const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-  return {_mm256_and_ps(a.lo, mask), _mm256_and_ps(a.hi, mask)};
-}
 inline Floats round_even(Floats a) {
   constexpr int kMode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   return {_mm256_round_ps(a.lo, kMode), _mm256_round_ps(a.hi, kMode)};
@@ -70,6 +66,17 @@ inline int32_t sum_lanes(Ints v) {
   __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
   four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0b01001110));
   return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0b10110001)));
+}
+inline Ints magnitude_bits(Floats a) {
+  const __m256i mask = _mm256_set1_epi32(0x7fffffff);
+  return {_mm256_and_si256(_mm256_castps_si256(a.lo), mask), _mm256_and_si256(_mm256_castps_si256(a.hi), mask)};
+}
+inline Ints max_int(Ints a, Ints b) { return {_mm256_max_epi32(a.lo, b.lo), _mm256_max_epi32(a.hi, b.hi)}; }
+inline int32_t highest_int(Ints v) {
+  const __m256i eight = _mm256_max_epi32(v.lo, v.hi);
+  __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  four = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0b01001110));
+  return _mm_cvtsi128_si32(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0b10110001)));
 }
 inline float highest_lane(Floats v) {
   const __m256 eight = _mm256_max_ps(v.lo, v.hi);

@@ -23,7 +23,6 @@ inline Floats div(Floats a, Floats b) { return _mm512_div_ps(a, b); }
 inline Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
 inline Floats max(Floats a, Floats b) { return _mm512_max_ps(a, b); }
 inline Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
-inline Floats abs(Floats a) { return _mm512_abs_ps(a); }
 inline Floats round_even(Floats a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 inline Floats load_f16(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
@@ -41,6 +40,9 @@ inline Ints add_int(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 inline Floats to_float(Ints a) { return _mm512_cvtepi32_ps(a); }
 inline Ints to_int(Floats a) { return _mm512_cvtps_epi32(a); }
 inline int32_t sum_lanes(Ints v) { return _mm512_reduce_add_epi32(v); }
+inline Ints magnitude_bits(Floats a) { return _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7fffffff)); }
+inline Ints max_int(Ints a, Ints b) { return _mm512_max_epi32(a, b); }
+inline int32_t highest_int(Ints v) { return _mm512_reduce_max_epi32(v); }
 inline float highest_lane(Floats v) { return _mm512_reduce_max_ps(v); }
 inline Floats scale_by_power(Floats a, Ints exponent) {
   return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_slli_epi32(exponent, 23)));

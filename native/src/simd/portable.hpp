@@ -70,9 +70,6 @@ inline Floats max(const Floats& a, const Floats& b) {
 inline Floats min(const Floats& a, const Floats& b) {
   return detail::each([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
 }
-inline Floats abs(const Floats& a) {
-  return detail::each([&](int i) { return std::fabs(a.lane[i]); });
-}
 inline Floats round_even(const Floats& a) {
   return detail::each([&](int i) { return std::nearbyintf(a.lane[i]); });
 }
@@ -102,11 +99,27 @@ inline Ints to_int(const Floats& a) {
     return x >= -2147483648.0f && x < 2147483648.0f ? static_cast<int32_t>(x) : INT32_MIN;
   });
 }
-// both exact in any order; no lane may be NaN
+// exact in any order; of floats, no lane may be NaN
 inline int32_t sum_lanes(const Ints& v) {
   int32_t sum = 0;
   for (int i = 0; i < 16; ++i) sum += v.lane[i];
   return sum;
+}
+// the bits of |a| order like |a| itself, with NaN above infinity
+inline Ints magnitude_bits(const Floats& a) {
+  return detail::each_int([&](int i) {
+    int32_t bits;
+    __builtin_memcpy(&bits, &a.lane[i], 4);
+    return bits & 0x7fffffff;
+  });
+}
+inline Ints max_int(const Ints& a, const Ints& b) {
+  return detail::each_int([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+inline int32_t highest_int(const Ints& v) {
+  int32_t highest = v.lane[0];
+  for (int i = 1; i < 16; ++i) highest = v.lane[i] > highest ? v.lane[i] : highest;
+  return highest;
 }
 inline float highest_lane(const Floats& v) {
   float highest = v.lane[0];

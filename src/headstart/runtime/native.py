@@ -198,24 +198,26 @@ class NativeTrunk:
         self, params: SamplingParams, seed: int, prompt: Sequence[int], end_tokens: Sequence[int]
     ) -> Chooser:
         """See `Trunk.make_chooser`."""
-        penalises = params.repetition_penalty != 1.0 or params.presence_penalty or params.frequency_penalty
-        return _native.Chooser(
-            vocab_size=self.vocab_size,
-            seed=seed,
-            temperature=params.temperature,
-            top_k=min(params.top_k, self.vocab_size),
-            top_p=params.top_p,
-            min_p=params.min_p,
-            repetition_penalty=params.repetition_penalty,
-            presence_penalty=params.presence_penalty,
-            frequency_penalty=params.frequency_penalty,
-            bias=list(params.logit_bias.items()),
-            allowed=list(params.allowed_tokens or ()),
-            end_tokens=list(end_tokens),
-            min_tokens=params.min_tokens,
-            num_logprobs=-1 if params.logprobs is None else params.logprobs,
-            prompt=list(prompt) if penalises else [],
-        )
+        try:
+            return _native.Chooser(
+                vocab_size=self.vocab_size,
+                seed=seed,
+                temperature=params.temperature,
+                top_k=min(params.top_k, self.vocab_size),
+                top_p=params.top_p,
+                min_p=params.min_p,
+                repetition_penalty=params.repetition_penalty,
+                presence_penalty=params.presence_penalty,
+                frequency_penalty=params.frequency_penalty,
+                bias=list(params.logit_bias.items()),
+                allowed=list(params.allowed_tokens or ()),
+                end_tokens=list(end_tokens),
+                min_tokens=params.min_tokens,
+                num_logprobs=-1 if params.logprobs is None else params.logprobs,
+                prompt=list(prompt),
+            )
+        except _native.LawError as error:
+            raise ConfigError(str(error)) from None
 
     def choose(self, choices: Sequence[Choice]) -> tuple[list[int], list[TokenLogprobs | None]]:
         """See `Trunk.choose`."""
