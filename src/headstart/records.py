@@ -13,9 +13,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from headstart.errors import ConfigError
+
+if TYPE_CHECKING:
+    # only the types: a command's help reads this module and need not wait for numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 FinishReason = Literal["stop", "length", "context", "cancelled", "error"]
 
@@ -114,11 +119,16 @@ class Tree:
         parents: index of each node's parent, or -1 for a child of the root.
         path_probabilities: the probability that a node and all before it are
             accepted, in [0, 1], never above its parent's.
+        distributions: if the tokens were drawn, float64 [N + 1, V]: what the
+            children of the root (row 0) and of node i (row i + 1) were drawn
+            from; siblings one after another without replacement, in their
+            order. A row without children is not read.
     """
 
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     path_probabilities: tuple[float, ...] = ()
+    distributions: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -196,6 +206,9 @@ class Completion:
         generation_s: seconds from the end of the prompt to the last token.
         prefill_s: seconds from admission to the first token.
         drafter: the name of what proposed.
+        verification: the name of the rule by which drafts were judged: "choice",
+            whose tokens are those of plain decoding, or "rejection:...", whose
+            tokens have the same distribution but depend on the drafts.
         logprobs: one entry for each token, if they were asked for.
     """
 
@@ -213,6 +226,7 @@ class Completion:
     generation_s: float
     prefill_s: float
     drafter: str
+    verification: str = "choice"
     logprobs: tuple[TokenLogprobs, ...] = ()
 
     @property

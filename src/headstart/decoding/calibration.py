@@ -67,8 +67,20 @@ class Calibrator:
         path_probabilities: list[float] = []
         for raw, parent, depth in zip(conditional_probabilities(tree), tree.parents, depths(tree), strict=True):
             reached = path_probabilities[parent] if parent >= 0 else 1.0
-            path_probabilities.append(reached * self._conditional(_probability(raw), depth))
+            path_probabilities.append(reached * self.conditional(_probability(raw), depth))
         return Tree(tree.tokens, tree.parents, tuple(path_probabilities))
+
+    def conditional(self, raw: float, depth: int) -> float:
+        """The calibrated probability of one guess.
+
+        Args:
+            raw: the drafter's own, given that the guesses before it are accepted.
+            depth: of the guess, from 1.
+        """
+        depth_class = min(depth, _NUM_DEPTH_CLASSES) - 1
+        cell = depth_class * _NUM_BINS + bisect_right(_BIN_EDGES, raw)
+        prior = raw * self._trust(depth_class)
+        return (PRIOR_WEIGHT * prior + self._accepted[cell]) / (PRIOR_WEIGHT + self._observed[cell])
 
     def observe(self, tree: Tree, written_tokens: Sequence[int]) -> None:
         """Learn from what was written where the tree guessed.
@@ -107,12 +119,6 @@ class Calibrator:
                 )
             )
         return tuple(best)
-
-    def _conditional(self, raw: float, depth: int) -> float:
-        depth_class = min(depth, _NUM_DEPTH_CLASSES) - 1
-        cell = depth_class * _NUM_BINS + bisect_right(_BIN_EDGES, raw)
-        prior = raw * self._trust(depth_class)
-        return (PRIOR_WEIGHT * prior + self._accepted[cell]) / (PRIOR_WEIGHT + self._observed[cell])
 
     def _trust(self, depth_class: int) -> float:
         accepted, promised = self._accepted_in_class[depth_class], self._promised_in_class[depth_class]

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from headstart.records import SamplingParams, Tree
+
+Draws = Literal["nothing", "chains", "trees"]
+"""What a drafter draws by lot and gives with `Tree.distributions`. How many nodes it draws is settled before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +33,16 @@ class DraftRequest:
 
 
 class Drafter(Protocol):
-    """Proposes trees for many sequences at once."""
+    """Proposes trees for many sequences at once.
+
+    One that draws its guesses says so in an attribute `draws` (`Draws`); without
+    it, nothing is taken to be drawn.
+    """
 
     name: str
 
     def open(self, prompt: Sequence[int], params: SamplingParams, seed: int) -> object:
-        """Begin a sequence; returns its state. `seed` allows coupled drafting."""
+        """Begin a sequence; returns its state, `None` if it cannot serve it. `seed` allows coupled drafting."""
 
     def extend(self, state: object, token_ids: Sequence[int]) -> None:
         """Tell the tokens that became final, the next round's root included."""

@@ -73,6 +73,7 @@ def max_useful_nodes(
     cost: CostCurve,
     max_rows: int,
     draft_cost_s: float = 0.0,
+    draft_cost_per_node_s: float = 0.0,
 ) -> int:
     """How many nodes a sequence can use at best, so that no drafter builds what cannot pay.
 
@@ -85,6 +86,8 @@ def max_useful_nodes(
         cost: the measured curve.
         max_rows: rows of a pass at most, the fixed ones included.
         draft_cost_s: seconds that drafting for this pass would take.
+        draft_cost_per_node_s: further seconds for each node of a sequence: a
+            drafter that is a model runs a pass for each depth of its chains.
 
     Returns:
         The nodes to ask for each sequence; 0 if plain decoding is at least as fast.
@@ -96,9 +99,9 @@ def max_useful_nodes(
     for count in range(1, (max_rows - fixed_rows) // num_sequences + 1):
         survival *= conditionals[min(count, len(conditionals)) - 1]
         kept_tokens += num_sequences * survival
-        rate = kept_tokens / (cost.cost(fixed_rows + num_sequences * count) + draft_cost_s)
-        if rate > best_rate:
-            best_rate, best_count = rate, count
+        seconds = cost.cost(fixed_rows + num_sequences * count) + draft_cost_s + draft_cost_per_node_s * count
+        if kept_tokens / seconds > best_rate:
+            best_rate, best_count = kept_tokens / seconds, count
     return best_count
 
 

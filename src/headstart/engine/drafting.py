@@ -18,7 +18,8 @@ from headstart.decoding.calibration import Calibrator
 from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.drafter import Drafter, DraftRequest
 from headstart.decoding.policy import ProbeSchedule, allocate, max_useful_nodes
-from headstart.decoding.trees import sanitise
+from headstart.decoding.trees import depths, sanitise
+from headstart.engine.draft_cost import DraftCost
 from headstart.engine.scheduler import Round
 from headstart.engine.sequence import Sequence
 from headstart.errors import ConfigError
@@ -27,9 +28,6 @@ from headstart.records import EMPTY_TREE, Tree
 logger = logging.getLogger("headstart")
 
 Policy = Literal["measured", "always"]
-
-# Weight of the newest drafting time in the running mean: a memory of some ten rounds.
-_NEWEST_WEIGHT = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,9 +60,23 @@ class DraftConfig:
 
 
 class Drafting:
-    """One drafter's service to an engine's sequences."""
+    """One drafter's service to an engine's sequences.
 
-    def __init__(self, drafter: Drafter | None, config: DraftConfig, vocab_size: int, cost: CostCurve | None) -> None:
+    Attributes:
+        name: of the drafter.
+        num_faults: times it raised.
+        seconds: that it took, over all.
+    """
+
+    def __init__(
+        self,
+        drafter: Drafter | None,
+        config: DraftConfig,
+        vocab_size: int,
+        cost: CostCurve | None,
+        *,
+        give_whole_trees: bool = False,
+    ) -> None:
         """Begin without sequences.
 
         Args:
@@ -72,8 +84,11 @@ class Drafting:
             config: how much.
             vocab_size: ids that a guess may be.
             cost: of a trunk pass; needed for the policy "measured".
+            give_whole_trees: whether all nodes that were asked for get rows, because the
+                verification is only exact if none are selected by what they are.
         """
         self.num_faults = 0
+        self.seconds = 0.0
         self.name = "none" if drafter is None else drafter.name
         self._drafter = drafter
         self._config = config
@@ -81,7 +96,8 @@ class Drafting:
         self._cost = cost
         self._calibrator = Calibrator()
         self._probe = ProbeSchedule()
-        self._draft_cost_s = 0.0
+        self._give_whole_trees = give_whole_trees or config.policy == "always"
+        self._draft_cost = DraftCost()
         self._proposed: dict[int, Tree] = {}  # what each sequence was guessed, with rows or without
 
     def open(self, sequence: Sequence) -> None:
@@ -110,16 +126,20 @@ class Drafting:
         started = time.perf_counter()
         trees = self._ask(askers, num_nodes)
         spent = time.perf_counter() - started
-        self._draft_cost_s += (spent - self._draft_cost_s) * (_NEWEST_WEIGHT if self._draft_cost_s else 1.0)
+        self.seconds += spent
+        depth = max(max(depths(tree), default=0) for tree in trees)
+        if depth:
+            # one that only read, as a model reads a prompt before its first guess, did not do what is asked about
+            self._draft_cost.observe(depth, spent)
         for round_, tree in zip(askers, trees, strict=True):
             if tree.tokens:
                 self._proposed[round_.sequence.id] = tree
-        if self._config.policy == "always":
+        if self._give_whole_trees:
             given = trees  # `_nodes_to_ask` has seen to it that they fit
         else:
             assert self._cost is not None
             calibrated = [self._calibrator.calibrate(tree) for tree in trees]
-            given = allocate(calibrated, fixed_rows, self._cost, max_rows, self._draft_cost_s)
+            given = allocate(calibrated, fixed_rows, self._cost, max_rows, self._draft_cost.cost(depth))
         return [(round_, tree) for round_, tree in zip(askers, given, strict=True) if tree.tokens]
 
     def tell(self, sequence: Sequence, token_ids: SequenceABC[int]) -> None:
@@ -158,8 +178,8 @@ class Drafting:
         assert self._cost is not None
         most_rows = min(max_rows, fixed_rows + num_askers * self._config.max_nodes)
         hopes = self._calibrator.best_conditionals()
-        useful = max_useful_nodes(hopes, num_askers, fixed_rows, self._cost, most_rows, self._draft_cost_s)
-        return self._probe.nodes_to_ask(useful, self._draft_cost_s / self._cost.cost(fixed_rows))
+        useful = max_useful_nodes(hopes, num_askers, fixed_rows, self._cost, most_rows, *self._draft_cost.line)
+        return self._probe.nodes_to_ask(useful, self._draft_cost.cost(1) / self._cost.cost(fixed_rows))
 
     def _ask(self, askers: SequenceABC[Round], num_nodes: int) -> list[Tree]:
         """A valid tree for each; after a fault each is asked alone, to find whose it is."""

@@ -59,7 +59,7 @@ class Engine:
         cache_tokens: int | None = None,
         share_prefixes: bool = True,
     ) -> None:
-        """Allocate the cache and, if it is needed, measure what passes cost.
+        """Allocate the cache and, if need be, measure what passes cost.
 
         Args:
             trunk: the model that decides.
@@ -67,10 +67,9 @@ class Engine:
             drafter: who guesses; `None` decodes plainly.
             policy, max_nodes, max_depth: how much it guesses; see `DraftConfig`.
             verification: see `make_verification`.
-            cost_curve: of the trunk on this machine; measured here if not given.
+            cost_curve: of the trunk; measured here if not given.
             max_batch, max_rows, prefill_chunk: how much runs at once; see `SchedulerConfig`.
-            cache_tokens: tokens that the cache holds, over all sequences; by default
-                what `max_batch` full contexts need, or what 512 MiB hold if that is less.
+            cache_tokens: tokens cached over all sequences; by default `max_batch` full contexts, at most 512 MiB.
             share_prefixes: whether prompts that begin alike share cache pages.
 
         Raises:
@@ -86,10 +85,11 @@ class Engine:
         self._trunk = trunk
         self._tokenizer = tokenizer
         self._limits = Limits(trunk.vocab_size, trunk.max_context, num_pages * PAGE_TOKENS)
-        self._verification = make_verification(verification, trunk)
+        self._verification = make_verification(verification, trunk, getattr(drafter, "draws", "nothing"))
         self._accounts = PageAccounts(num_pages, share_prefixes=share_prefixes)
         self._scheduler = Scheduler(self._accounts, scheduler_config)
-        self._drafting = Drafting(drafter, draft_config, trunk.vocab_size, cost_curve)
+        whole_trees = self._verification.needs_whole_trees
+        self._drafting = Drafting(drafter, draft_config, trunk.vocab_size, cost_curve, give_whole_trees=whole_trees)
         self._statistics = EngineStatistics()
         self._ids = itertools.count()
         self._living: dict[int, SequenceState] = {}
@@ -109,18 +109,19 @@ class Engine:
 
         Args:
             source: what `headstart.checkpoint.open_checkpoint` takes.
-            draft: "auto" or "lookup" guesses from the text so far, "none" never guesses.
+            draft: "lookup" or "auto" (from the text so far), "model:PATH" (by a smaller model) or "none".
             threads: CPU threads; all physical cores by default.
-            weights: "stored" as in the file, or one of `headstart.runtime.native.WeightFormat`.
+            weights: "stored" as in the file, or a `headstart.runtime.native.WeightFormat`.
             **settings: those of `Engine`.
 
         Raises:
-            CheckpointError, UnsupportedError: the file is missing or damaged, or this build cannot run it.
+            CheckpointError, UnsupportedError: a file is missing or damaged, or this build cannot run it.
             ConfigError: an unknown `draft` or `weights`.
         """
         from headstart.engine.loading import load_parts  # late: see there
 
-        parts = load_parts(source, draft=draft, threads=threads, weights=weights)
+        sizes = {name: settings[name] for name in ("max_batch", "cache_tokens") if name in settings}
+        parts = load_parts(source, draft=draft, threads=threads, weights=weights, **sizes)
         return cls(parts.trunk, parts.tokenizer, drafter=parts.drafter, **settings)
 
     def step(self) -> list[Event]:
@@ -204,8 +205,7 @@ class Engine:
         """Take in a request.
 
         Args:
-            prompt: a text, encoded as it stands, or token ids. For a
-                conversation see `encode_chat`.
+            prompt: a text, encoded as it stands, or token ids. For a conversation see `encode_chat`.
             params: how to choose and when to end.
 
         Returns:
@@ -234,8 +234,7 @@ class Engine:
     def cancel(self, sequence_id: int) -> bool:
         """End a sequence now, wherever it stands; what it has written stays.
 
-        Returns:
-            False if it had ended already, or never was.
+        Returns: False if it had ended already, or never was.
         """
         sequence = self._living.get(sequence_id)
         if sequence is None:
@@ -290,12 +289,11 @@ class Engine:
             self._forget(ids)
 
     def stream(self, prompt: str | Iterable[int], params: SamplingParams = _GREEDY) -> Iterator[Event]:
-        """The events of one sequence as they come.
+        """The events of one sequence as they come. Arguments and errors are those of `submit`.
 
         The request is submitted when the first event is asked for. Closing the
         iterator early cancels it and leaves no trace; at the regular end its
-        completion waits under the events' `sequence_id`. Arguments and errors
-        are those of `submit`.
+        completion waits under the events' `sequence_id`.
         """
         sequence_id = self.submit(prompt, params)
         ended = False
@@ -327,6 +325,7 @@ class Engine:
         self._statistics.shared_tokens = self._scheduler.num_shared_tokens
         self._statistics.preemptions = self._scheduler.num_preemptions
         self._statistics.drafter_faults = self._drafting.num_faults
+        self._statistics.draft_s = self._drafting.seconds
         return self._statistics
 
     @property
@@ -390,7 +389,8 @@ class Engine:
         self._drafting.close(sequence)
         del self._living[sequence.id]
         self._statistics.acceptance.merge(sequence.statistics)
-        result = outcome if isinstance(outcome, Exception) else sequence.completion(outcome, self._drafting.name)
+        names = self._drafting.name, self._verification.name
+        result = outcome if isinstance(outcome, Exception) else sequence.completion(outcome, *names)
         self._outbox.keep(sequence.id, result)
 
     def _forget(self, ids: Collection[int]) -> None:

@@ -14,10 +14,13 @@ from typing import cast
 from headstart.checkpoint import Checkpoint, Tokenizer, open_checkpoint
 from headstart.decoding.drafter import Drafter
 from headstart.decoding.lookup import LookupDrafter
-from headstart.errors import ConfigError, UnsupportedError
+from headstart.engine.model_drafter import ModelDraftConfig, ModelDrafter
+from headstart.engine.vocabulary import check_same_vocabulary
+from headstart.errors import ConfigError
 from headstart.runtime.native import NativeTrunk, WeightFormat, load_trunk
 
-DRAFT_KINDS = ("auto", "lookup", "none", "model:PATH")
+_MODEL = "model:"
+DRAFT_KINDS = ("auto", "lookup", "none", f"{_MODEL}PATH")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -43,40 +46,48 @@ def load_parts(
     draft: str = "auto",
     threads: int | None = None,
     weights: str = "stored",
+    max_batch: int = 16,
+    cache_tokens: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> EngineParts:
     """Load what an engine needs.
 
     Args:
         source: what `open_checkpoint` takes.
-        draft: one of `DRAFT_KINDS`.
+        draft: one of `DRAFT_KINDS`. A drafting model runs with its stored weights.
         threads: CPU threads; all physical cores by default.
         weights: "stored" as in the file, or one of `headstart.runtime.native.WeightFormat`.
+        max_batch, cache_tokens: of the engine to come; a drafting model's cache is made for as much.
         progress: called with the share of the weights that is loaded, 0 to 1.
 
     Raises:
-        CheckpointError: the file is missing or damaged.
-        UnsupportedError: this build cannot run the model or draft so.
+        CheckpointError: a file is missing or damaged.
+        UnsupportedError: this build cannot run a model, or the drafting one has another vocabulary.
+        CapacityError: the drafting model's cache does not fit into memory.
         ConfigError: an unknown `draft` or `weights`.
     """
-    drafter = make_drafter(draft)  # first: a wrong name should not wait for the weights
+    _check_kind(draft)  # first: a wrong name should not wait for the weights
     checkpoint = open_checkpoint(source)
+    tokenizer = checkpoint.tokenizer()
+    draft_checkpoint = None
+    if draft.startswith(_MODEL):
+        draft_checkpoint = open_checkpoint(draft.removeprefix(_MODEL))
+        check_same_vocabulary(tokenizer, draft_checkpoint.tokenizer())
     # the format's name is checked there
     trunk = load_trunk(checkpoint, threads=threads, weights=cast(WeightFormat, weights), progress=progress)
-    return EngineParts(checkpoint=checkpoint, trunk=trunk, tokenizer=checkpoint.tokenizer(), drafter=drafter)
-
-
-def make_drafter(draft: str) -> Drafter | None:
-    """The drafter of a name; `None` for "none".
-
-    Raises:
-        ConfigError: the name is not one of `DRAFT_KINDS`.
-        UnsupportedError: a kind that this build does not have.
-    """
-    if draft.startswith("model:"):
-        raise UnsupportedError(
-            f"draft = {draft!r}: this build cannot draft with a second model yet. Use 'lookup' or 'none'."
+    drafter: Drafter | None = None if draft == "none" else LookupDrafter()
+    if draft_checkpoint is not None:
+        drafter = ModelDrafter(
+            load_trunk(draft_checkpoint, threads=threads),
+            vocab_size=trunk.vocab_size,
+            end_ids=tokenizer.end_ids,
+            config=ModelDraftConfig(max_batch=max_batch, cache_tokens=cache_tokens),
         )
-    if draft not in DRAFT_KINDS:
+    return EngineParts(checkpoint=checkpoint, trunk=trunk, tokenizer=tokenizer, drafter=drafter)
+
+
+def _check_kind(draft: str) -> None:
+    if draft == _MODEL:
+        raise ConfigError("draft = 'model:': it names no model. Put a file, a folder or a hub name after the colon.")
+    if not draft.startswith(_MODEL) and draft not in DRAFT_KINDS:
         raise ConfigError(f"draft = {draft!r}: it must be one of {', '.join(DRAFT_KINDS)}.")
-    return None if draft == "none" else LookupDrafter()

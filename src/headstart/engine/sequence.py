@@ -91,12 +91,13 @@ class Sequence:
             self.first_token_s = now
         self.last_token_s = now
 
-    def completion(self, finish_reason: FinishReason, drafter: str) -> Completion:
+    def completion(self, finish_reason: FinishReason, drafter: str, verification: str) -> Completion:
         """The account of a sequence that has ended.
 
         Args:
             finish_reason: why it has.
             drafter: the name of what proposed for it.
+            verification: the name of the rule that judged.
         """
         statistics = self.statistics
         return Completion(
@@ -114,6 +115,7 @@ class Sequence:
             generation_s=_between(self.first_token_s, self.last_token_s),
             prefill_s=_between(self.admitted_s, self.first_token_s),
             drafter=drafter,
+            verification=verification,
             logprobs=tuple(self.logprobs),
         )
 

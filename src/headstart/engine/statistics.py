@@ -20,7 +20,8 @@ class EngineStatistics:
         preemptions: times a sequence lost its pages to an older one.
         drafter_faults: times the drafter raised; each sequence concerned went on plainly.
         trunk_s: seconds inside the trunk.
-        step_s: seconds of all steps; less `trunk_s`, the engine's own share.
+        draft_s: seconds inside the drafter when it was asked for guesses.
+        step_s: seconds of all steps; less `trunk_s` and `draft_s`, the engine's own share.
     """
 
     acceptance: AcceptanceStatistics = field(default_factory=AcceptanceStatistics)
@@ -31,4 +32,5 @@ class EngineStatistics:
     preemptions: int = 0
     drafter_faults: int = 0
     trunk_s: float = 0.0
+    draft_s: float = 0.0
     step_s: float = 0.0

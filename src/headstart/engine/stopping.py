@@ -45,7 +45,7 @@ class StopRules:
             decoder: turns the sequence's tokens into text.
             context_left: tokens that fit into the context after the prompt, at least 1.
         """
-        self.end_tokens = tuple(dict.fromkeys((*(() if params.ignore_eos else end_ids), *params.stop_token_ids)))
+        self.end_tokens = end_tokens(params, end_ids)
         self._end_tokens = frozenset(self.end_tokens)
         self._stop = params.stop
         self._decoder = decoder
@@ -105,6 +105,16 @@ class StopRules:
         keep = max(_overlap(held, stop) for stop in self._stop)
         self._held = held[len(held) - keep :]
         return held[: len(held) - keep], False
+
+
+def end_tokens(params: SamplingParams, end_ids: Sequence[int]) -> tuple[int, ...]:
+    """The ids that end a text.
+
+    Args:
+        params: `ignore_eos` and `stop_token_ids` count here.
+        end_ids: the model's own end tokens.
+    """
+    return tuple(dict.fromkeys((*(() if params.ignore_eos else end_ids), *params.stop_token_ids)))
 
 
 def _overlap(text: str, stop: str) -> int:

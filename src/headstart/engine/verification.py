@@ -15,8 +15,9 @@ from typing import Protocol
 
 import numpy as np
 
+from headstart.decoding.drafter import Draws
 from headstart.decoding.law import ReferenceChooser
-from headstart.decoding.rejection import GeneratorSource, point_mass
+from headstart.decoding.rejection import REJECTION_RULES, GeneratorSource
 from headstart.decoding.verify import verify
 from headstart.engine.passes import Pass
 from headstart.engine.scheduler import Round
@@ -44,10 +45,21 @@ class Decision:
 
 
 _NO_DECISION = Decision()
+_REJECTION = "rejection:"
+_POINT_MASS = f"{_REJECTION}point-mass"
 
 
 class Verification(Protocol):
-    """How tokens are chosen and drafts judged."""
+    """How tokens are chosen and drafts judged.
+
+    Attributes:
+        name: the name of the rule.
+        needs_whole_trees: whether it is only exact if no node was selected by
+            what it is; how many there are may depend on earlier rounds alone.
+    """
+
+    name: str
+    needs_whole_trees: bool
 
     def make_chooser(
         self, params: SamplingParams, seed: int, prompt: Sequence[int], end_tokens: Sequence[int]
@@ -62,27 +74,41 @@ class Verification(Protocol):
         """
 
 
-def make_verification(name: str, trunk: Trunk) -> Verification:
+def make_verification(name: str, trunk: Trunk, draws: Draws) -> Verification:
     """The verification of that name.
 
     Args:
-        name: "choice", or "rejection:point-mass". The other rejection rules
-            divide by draft distributions, which a `Tree` does not carry, and need
-            nodes that no policy has selected.
+        name: "choice", or "rejection:" and one of `REJECTION_RULES`.
         trunk: whose logits are judged.
+        draws: what the drafter draws. "point-mass" judges any guesses; the other
+            rules divide by what guesses were drawn from.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none of that name, or it cannot judge these drafts.
     """
     if name == "choice":
         return ChoiceVerification(trunk)
-    if name == "rejection:point-mass":
-        return RejectionVerification(trunk)
-    raise ConfigError(f"verification = {name!r}: it must be choice or rejection:point-mass.")
+    names = [f"{_REJECTION}{rule}" for rule in REJECTION_RULES]
+    if name not in names:
+        raise ConfigError(f"verification = {name!r}: it must be one of {', '.join(('choice', *names))}.")
+    if name != _POINT_MASS and draws == "nothing":
+        raise ConfigError(
+            f"verification = {name!r} divides by the distributions that guesses were drawn from, and this drafter "
+            f"draws none. Use {_POINT_MASS!r}, or a drafter that draws: a model with coupled = False."
+        )
+    if name in (f"{_REJECTION}chain", f"{_REJECTION}block") and draws == "trees":
+        raise ConfigError(
+            f"verification = {name!r} judges chains, and this drafter draws several guesses for one place. "
+            f"Set its branches to 1, or use '{_REJECTION}without-replacement'."
+        )
+    return RejectionVerification(name, trunk)
 
 
 class ChoiceVerification:
     """Keep what equals the trunk's own choices."""
+
+    name = "choice"
+    needs_whole_trees = False
 
     def __init__(self, trunk: Trunk) -> None:
         """Let `trunk` choose."""
@@ -137,10 +163,13 @@ class ChoiceVerification:
 
 
 class RejectionVerification:
-    """Keep a draft with what probability the trunk's distribution has for it."""
+    """Keep a draft by a test against the trunk's distribution; see `decoding.rejection`."""
 
-    def __init__(self, trunk: Trunk) -> None:
-        """Judge by `trunk`'s logits."""
+    def __init__(self, name: str, trunk: Trunk) -> None:
+        """Judge by the rule of that name and `trunk`'s logits."""
+        self.name = name
+        self.needs_whole_trees = name != _POINT_MASS
+        self._rule = REJECTION_RULES[name.removeprefix(_REJECTION)]
         self._trunk = trunk
 
     def make_chooser(
@@ -172,7 +201,10 @@ class RejectionVerification:
             target_probs = np.stack(
                 [chooser.law.probabilities(self._trunk.logits(choice.row), choice.path) for choice in own]
             )  # [len(tree) + 1, V]
-            verdict = point_mass(round_.tree, target_probs, np.empty((len(own), 0)), chooser.source)
+            draft_probs = round_.tree.distributions
+            if draft_probs is None:  # no guesses, or a rule that does not look
+                draft_probs = np.zeros_like(target_probs)
+            verdict = self._rule(round_.tree, target_probs, draft_probs, chooser.source)
         except Exception as error:
             return Decision(error=error)
         return _decision(round_, verdict, ())
