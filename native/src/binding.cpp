@@ -135,7 +135,7 @@ const Kernels& kernels_for(const std::string& isa) {
 }  // namespace
 
 NB_MODULE(_native, m) {
-  nb::exception<LawError>(m, "LawError");
+  nb::exception<LawError>(m, "LawError", PyExc_ValueError);
   nb::exception<LogitsError>(m, "LogitsError");
 
   m.def("usable_cores", &usable_cores);
@@ -187,6 +187,16 @@ NB_MODULE(_native, m) {
       .def_prop_ro("vocab_size", &Program::vocab_size)
       .def_prop_ro("weight_bytes", &Program::weight_bytes)
       .def_prop_ro("page_bytes", &Program::page_bytes)
+      .def("take_profile",
+           [](Program& p) {
+             const Program::Profile profile = p.take_profile();
+             return std::tuple{profile.products, profile.attention, profile.rest};
+           })
+      .def("time_reading",
+           [](Program& p, size_t num_bytes) {
+             nb::gil_scoped_release unlocked;
+             return p.time_reading(num_bytes);
+           })
       .def("add_matrix", &add_matrix, "kind"_a, "target"_a, "n"_a, "k"_a, "data"_a.noconvert(),
            "row_order"_a.noconvert().none())
       .def("unpack_row",

@@ -62,6 +62,8 @@ struct Kernels {
   int (*argmax)(const float* x, int count);
   // out[i] = e^(x[i] - top), to the last bit or two; returns their sum, eight interleaved sums folded
   double (*exponentials)(const double* x, double top, int count, double* out);
+  // reads memory in order and returns a sum over it: how fast can it be read at all?
+  uint64_t (*read)(const uint8_t* p, size_t num_bytes);
   // the noise of token ids 0 .. count - 1 under a position's key (decoding/law.py)
   void (*noise_bits)(uint64_t key, int count, uint32_t* out);
 };

@@ -51,9 +51,9 @@ void matmul(const MatrixView& w, const QuantisedRows& quantised, const float* ro
 }
 
 Kernels make_kernels() {
-  return {kName,     matmul, quantise_groups,  quantise_row, rms_norm, silu_gate,
-          add_rows,  rotate, floats_to_halves, score_block,  softmax,  mix_block,
-          scale_row, argmax, exponentials,     noise_bits};
+  return {kName,     matmul, quantise_groups,  quantise_row, rms_norm,  silu_gate,
+          add_rows,  rotate, floats_to_halves, score_block,  softmax,   mix_block,
+          scale_row, argmax, exponentials,     read,         noise_bits};
 }
 
 }  // namespace

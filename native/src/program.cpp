@@ -1,12 +1,17 @@
 #include "program.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace headstart {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr int kRowsOfBlock = 8;  // rows that share a walk over pages in attention
 
@@ -214,6 +219,13 @@ bool Program::on_wanted_rows(const Op& op) const {
 
 void Program::walk(const RowPlan& plan, int thread) {
   bool barrier_due = false;  // something since the last barrier that another thread may need
+  Clock::time_point since = Clock::now();
+  const auto account = [&](double& seconds) {
+    if (thread != 0) return;
+    const Clock::time_point now = Clock::now();
+    seconds += std::chrono::duration<double>(now - since).count();
+    since = now;
+  };
   for (size_t i = 0; i < ops_.size(); ++i) {
     const Op& op = ops_[i];
     const int num_rows = on_wanted_rows(op) ? plan.num_wanted() : plan.num_rows();
@@ -227,14 +239,33 @@ void Program::walk(const RowPlan& plan, int thread) {
       continue;
     }
     if (barrier_due) pool_.wait();
+    account(profile_.rest);
     if (op.kind == OpKind::kLinear) {
       run_linear(op, num_rows, next_[i]);
     } else {
       run_attention(op, plan, next_[i], thread);
     }
     pool_.wait();
+    account(op.kind == OpKind::kLinear ? profile_.products : profile_.attention);
     barrier_due = false;
   }
+  account(profile_.rest);
+}
+
+Program::Profile Program::take_profile() { return std::exchange(profile_, Profile{}); }
+
+double Program::time_reading(size_t num_bytes) {
+  if (reading_ground_bytes_ < num_bytes) {
+    reading_ground_ = Mapping(num_bytes);
+    reading_ground_bytes_ = num_bytes;
+    std::memset(reading_ground_.data(), 1, num_bytes);  // untouched memory is not there to be read
+  }
+  const size_t piece = num_bytes / static_cast<size_t>(num_threads()) / 64 * 64;
+  std::atomic<uint64_t> sum{0};
+  const Clock::time_point begin = Clock::now();
+  pool_.run(
+      [&](int thread) { sum += kernels_.read(reading_ground_.data() + static_cast<size_t>(thread) * piece, piece); });
+  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 void Program::run_row_op(const Op& op, const RowPlan& plan, int row) {

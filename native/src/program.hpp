@@ -75,6 +75,13 @@ class Program {
   const Kernels& kernels() const { return kernels_; }
   int num_threads() const { return pool_.num_threads(); }
   const Matrix& matrix(int index) const { return matrices_[static_cast<size_t>(index)]; }
+  // seconds that passes spent in products, attention and the rest, waiting included, since the last call
+  struct Profile {
+    double products, attention, rest;
+  };
+  Profile take_profile();
+  // seconds to read `num_bytes` of memory once with all threads
+  double time_reading(size_t num_bytes);
   // bytes of weights that a step over one row reads
   size_t weight_bytes() const;
 
@@ -120,6 +127,9 @@ class Program {
   std::unique_ptr<std::atomic<int>[]> next_;  // one counter of work taken for each operation
   std::vector<AttentionScratch> scratch_;
   std::vector<ChooseScratch> choose_scratch_;
+  Profile profile_{};  // thread 0's
+  Mapping reading_ground_;
+  size_t reading_ground_bytes_ = 0;
   CacheShape cache_shape_{};
   Cache cache_;
   int logits_register_ = -1, max_context_ = 0, num_wanted_ = 0;

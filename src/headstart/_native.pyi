@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-class LawError(Exception):
-    """The parameters of a sampling law leave nothing to choose, or overflow."""
+class LawError(ValueError):
+    """The parameters of a sampling law leave nothing to choose, overflow, or name unknown ids."""
 
 class LogitsError(Exception):
     """A logit is NaN or +infinity."""
@@ -62,6 +62,8 @@ class Program:
     def weight_bytes(self) -> int: ...
     @property
     def page_bytes(self) -> int: ...
+    def take_profile(self) -> tuple[float, float, float]: ...
+    def time_reading(self, num_bytes: int, /) -> float: ...
     def add_matrix(
         self,
         kind: str,

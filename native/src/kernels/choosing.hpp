@@ -70,6 +70,17 @@ double exponentials(const double* x, double top, int count, double* out) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
+uint64_t read(const uint8_t* p, size_t num_bytes) {
+  uint64_t sums[32] = {};
+  for (size_t i = 0; i + sizeof sums <= num_bytes; i += sizeof sums) {
+    uint64_t words[32];
+    __builtin_memcpy(words, p + i, sizeof words);
+    for (int lane = 0; lane < 32; ++lane) sums[lane] += words[lane];
+  }
+  for (int lane = 1; lane < 32; ++lane) sums[0] += sums[lane];
+  return sums[0];
+}
+
 inline uint32_t mix32(uint32_t h) {  // the finaliser of 32-bit MurmurHash3
   h = (h ^ h >> 16) * 0x85EBCA6Bu;
   h = (h ^ h >> 13) * 0xC2B2AE35u;

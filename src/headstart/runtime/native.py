@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -145,6 +146,21 @@ def _rounded_to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     return (rounded >> np.uint32(16)).astype(np.uint16)
 
 
+@dataclass(frozen=True, slots=True)
+class PassProfile:
+    """Seconds in the parts of passes, the waiting of threads for each other included.
+
+    Attributes:
+        products_s: matrix products.
+        attention_s: attention.
+        rest_s: norms, rotation, quantisation of rows, gates, sums.
+    """
+
+    products_s: float
+    attention_s: float
+    rest_s: float
+
+
 class NativeTrunk:
     """`runtime.protocol.Trunk` over the native core. Not for use from several threads at once."""
 
@@ -169,6 +185,18 @@ class NativeTrunk:
     def weight_bytes(self) -> int:
         """Bytes of weights that a pass over one row reads."""
         return int(self._native.weight_bytes)
+
+    def take_profile(self) -> PassProfile:
+        """Where passes spent their time since the last call."""
+        return PassProfile(*self._native.take_profile())
+
+    def read_bandwidth(self, num_bytes: int) -> float:
+        """Bytes a second at which this trunk's threads can read memory: the best of a few tries.
+
+        Args:
+            num_bytes: read in order, each byte once; to compare with a pass, `weight_bytes`.
+        """
+        return num_bytes / min(self._native.time_reading(num_bytes) for _ in range(5))
 
     def make_cache(self, num_pages: int) -> None:
         """See `Trunk.make_cache`."""
