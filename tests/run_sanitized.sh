@@ -56,7 +56,7 @@ sys.path.insert(0, os.environ["SANITIZED_PACKAGE"])
 from headstart import _native
 
 assert _native.__file__.startswith(os.environ["SANITIZED_PACKAGE"]), _native.__file__
-import pytest
+import pytest  # capture: what the sanitizers print is C, and must be seen if they end the process
 
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--capture=sys", *sys.argv[1:]]))
 ' "$@"

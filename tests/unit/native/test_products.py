@@ -144,3 +144,12 @@ def test_vanishing_rows_vanish(size: float, instruction_set: str) -> None:
     found = product(trunk, [0])
     assert np.abs(found).max() < 1e-25
     np.testing.assert_array_equal(found, product(reference, [0]))
+
+
+@pytest.mark.parametrize(("kind", "target"), FORMATS)
+def test_as_many_outputs_as_inputs(kind: str, target: str) -> None:
+    """No width may be taken for the vocabulary's because it equals it."""
+    weights, inputs, _ = random_case(kind, NUM_INPUTS)
+    square = product(make_product_trunk(make_tensor("w", weights, kind), inputs, target=target), range(33))
+    part = product(make_product_trunk(make_tensor("w", weights[:50], kind), inputs, target=target), range(33))
+    np.testing.assert_array_equal(square[:, :50], part)
