@@ -232,10 +232,7 @@ class Engine:
         return sequence.id
 
     def cancel(self, sequence_id: int) -> bool:
-        """End a sequence now, wherever it stands; what it has written stays.
-
-        Returns: False if it had ended already, or never was.
-        """
+        """End a sequence now, wherever it stands; what it has written stays. False if it had ended already."""
         sequence = self._living.get(sequence_id)
         if sequence is None:
             return False

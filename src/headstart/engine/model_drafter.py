@@ -152,6 +152,11 @@ class ModelDrafter:
         """Forget a sequence; its pages are free at once."""
         self._release(cast(DraftState, state))
 
+    @property
+    def num_holding(self) -> int:
+        """Sequences that hold cache pages."""
+        return len(self._holders)
+
     def check_integrity(self) -> None:
         """Prove the cache accounts.
 

@@ -11,6 +11,7 @@ from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.drafter import Drafter
 from headstart.engine import Engine
 from headstart.engine.cache import num_pages_for
+from headstart.engine.model_drafter import ModelDraftConfig, ModelDrafter
 from headstart.records import SamplingParams
 from headstart.runtime.protocol import Choice, Rows
 from headstart.testing.byte_tokenizer import ByteTokenizer
@@ -31,6 +32,27 @@ def make_toy_engine(drafter: Drafter | None = None, *, trunk: ToyTrunk | None = 
     """
     settings.setdefault("cost_curve", CostCurve({1: 1.0, 16: 1.5, 512: 40.0}))
     return Engine(trunk or ToyTrunk(VOCAB_SIZE), ByteTokenizer(ALPHABET), drafter=drafter, **settings)
+
+
+def make_similar_trunk(vocab_size: int = VOCAB_SIZE, **options: Any) -> ToyTrunk:
+    """A toy that mostly, but not always, agrees with the usual one; `options` are those of `ToyTrunk`."""
+    return ToyTrunk(vocab_size, context_weight=0.7, **options)
+
+
+def make_toy_drafter(trunk: ToyTrunk | None = None, **config: Any) -> ModelDrafter:
+    """A drafter for `make_toy_engine` that is a toy itself, by default a similar one.
+
+    Args:
+        trunk: the drafting model.
+        **config: that of `ModelDraftConfig`; chains are never cut short unless it says so.
+    """
+    config.setdefault("min_path_probability", 0.0)
+    return ModelDrafter(
+        trunk or make_similar_trunk(),
+        vocab_size=VOCAB_SIZE,
+        end_ids=(VOCAB_SIZE - 1,),
+        config=ModelDraftConfig(**config),
+    )
 
 
 def decode_without_engine(
