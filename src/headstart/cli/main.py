@@ -11,16 +11,19 @@ from cyclopts import App, CycloptsError, Parameter
 
 from headstart import __version__
 from headstart.cli import status
+from headstart.cli.chat import chat
+from headstart.cli.demo import demo
+from headstart.cli.generate import generate
 from headstart.cli.help import HelpText
 from headstart.cli.settings import add_settings
 from headstart.errors import ConfigError, HeadstartError
 
-# A verb is the function of its name in the module of its name; its docstring is its help.
-VERBS = ("generate", "chat", "demo")
+# Each keeps what takes long to import inside its function.
+VERBS = {"generate": generate, "chat": chat, "demo": demo}
 
 
 def make_app() -> App:
-    """The command with all its verbs, which are imported when they are called for."""
+    """The command with all its verbs; the help of a verb is its docstring."""
     app = App(
         name="headstart",
         help="Exact multi-token decoding on the CPU: the model's own words, sooner.",
@@ -33,9 +36,9 @@ def make_app() -> App:
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
-    for verb in VERBS:
-        app.command(f"headstart.cli.{verb}:{verb}", name=verb)
-    add_settings(app, verbs=VERBS)
+    for name, verb in VERBS.items():
+        app.command(verb, name=name)
+    add_settings(app, verbs=tuple(VERBS))
     return app
 
 
@@ -70,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _report(text: str, exit_status: int) -> int:
     """Say what went wrong in one line, and where if HEADSTART_DEBUG is set."""
-    from headstart.cli.terminal import printable
+    from headstart.cli.terminal import printable  # late: only failures need it
 
     if os.environ.get("HEADSTART_DEBUG"):
         traceback.print_exc()

@@ -14,6 +14,9 @@ from headstart.engine.loading import EngineParts, load_parts
 
 PACKAGED_NAME = "smollm2"
 
+# The verbs write one text at a time.
+MAX_BATCH = 1
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class OpenedModel:
@@ -43,7 +46,11 @@ class OpenedModel:
         """
         drafter = self.parts.drafter if drafts else None
         return Engine(
-            self.parts.trunk, self.parts.tokenizer, drafter=drafter, max_batch=1, cache_tokens=self.flags.context
+            self.parts.trunk,
+            self.parts.tokenizer,
+            drafter=drafter,
+            max_batch=MAX_BATCH,
+            cache_tokens=self.flags.context,
         )
 
 
@@ -58,7 +65,19 @@ def open_model(name: str, flags: EngineFlags) -> OpenedModel:
         HeadstartError: as `load_parts`, and if the packaged model is not installed.
     """
     started = time.perf_counter()
-    source: str | Path = packaged_model() if name == PACKAGED_NAME else name
+    kind, separator, draft_name = flags.draft.partition(":")
     with progress_bar(f"Loading {Path(name).name}") as show:
-        parts = load_parts(source, draft=flags.draft, threads=flags.threads, weights=flags.weights, progress=show)
+        parts = load_parts(
+            _source(name),
+            draft=f"{kind}{separator}{_source(draft_name)}",
+            threads=flags.threads,
+            weights=flags.weights,
+            max_batch=MAX_BATCH,
+            cache_tokens=flags.context,
+            progress=show,
+        )
     return OpenedModel(name=name, parts=parts, flags=flags, load_s=time.perf_counter() - started)
+
+
+def _source(name: str) -> str:
+    return str(packaged_model()) if name == PACKAGED_NAME else name

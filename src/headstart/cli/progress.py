@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+_SMALLEST_STEP = 0.02
+
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[float], None]]:
@@ -28,8 +30,12 @@ def progress_bar(label: str) -> Iterator[Callable[[float], None]]:
     # no refreshing thread: it would take time from the threads that compute
     with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(label, total=1.0)
+        drawn = 0.0
 
         def show(share: float) -> None:
-            bar.update(task, completed=share, refresh=True)
+            nonlocal drawn
+            if share - drawn >= _SMALLEST_STEP:  # drawing takes longer than loading a small matrix
+                drawn = share
+                bar.update(task, completed=share, refresh=True)
 
         yield show
