@@ -16,6 +16,7 @@ from headstart.cli.demo import demo
 from headstart.cli.generate import generate
 from headstart.cli.help import HelpText
 from headstart.cli.settings import add_settings
+from headstart.cli.terminal import printable
 from headstart.errors import ConfigError, HeadstartError
 
 # Each keeps what takes long to import inside its function.
@@ -73,8 +74,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _report(text: str, exit_status: int) -> int:
     """Say what went wrong in one line, and where if HEADSTART_DEBUG is set."""
-    from headstart.cli.terminal import printable  # late: only failures need it
-
     if os.environ.get("HEADSTART_DEBUG"):
         traceback.print_exc()
     # texts may quote model files, which may hold anything

@@ -11,10 +11,11 @@ import os
 import unicodedata
 from collections import deque
 from itertools import groupby
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from headstart.engine.text import StreamDecoder
-from headstart.records import Event
+if TYPE_CHECKING:
+    from headstart.engine.text import StreamDecoder
+    from headstart.records import Event
 
 _DRAFTED = "\x1b[32m"
 _DEFAULT = "\x1b[39m"

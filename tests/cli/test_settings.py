@@ -1,0 +1,61 @@
+"""Flags from a file and from the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headstart.testing.command_line import run_command
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    return tmp_path / "settings.toml"
+
+
+def _num_written(model: str, *flags: str | Path) -> int:
+    return len(run_command("generate", model, "abc", "--json", *flags).document["token_ids"])
+
+
+def test_flag_before_environment_before_file(tiny_model: str, settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.write_text('[generate]\nmax_tokens = 3\nstop = ["§", "¶"]\n')
+    assert _num_written(tiny_model, "--config", settings) == 3
+    monkeypatch.setenv("HEADSTART_CONFIG", str(settings))
+    assert _num_written(tiny_model) == 3
+    monkeypatch.setenv("HEADSTART_MAX_TOKENS", "4")
+    assert _num_written(tiny_model) == 4
+    assert _num_written(tiny_model, "--max-tokens", "5") == 5
+    assert run_command("generate", tiny_model, "abc", "--json").document["sampling"]["stop"] == ["§", "¶"]
+
+
+def test_other_verbs_tables_do_not_count(tiny_model: str, settings: Path) -> None:
+    settings.write_text("[chat]\nmax_tokens = 3\n")
+    assert _num_written(tiny_model, "--config", settings, "--ignore-eos") == 256
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[generate]\nmax_tokes = 3\n", "--max-tokens"),
+        ("[generate]\nmax_tokens = 'many'\n", "many"),
+        ("[generate]\nmax_tokens = 0\n", "at least 1"),
+        ("[genrate]\nmax_tokens = 3\n", "[generate]"),
+        ("max_tokens = 3\n", "max_tokens"),
+        ("[generate\n", "TOML"),
+        ("[generate]\nstop = '\udcff'\n", "TOML"),
+    ],
+)
+def test_a_wrong_file_is_a_usage_error(tiny_model: str, settings: Path, text: str, said: str) -> None:
+    settings.write_bytes(text.encode("utf-8", "surrogateescape"))
+    outcome = run_command("generate", tiny_model, "abc", "--config", settings)
+    assert outcome.status == 2
+    (line,) = outcome.err.splitlines()
+    assert said in line
+    assert "settings.toml" in line or said == "at least 1"
+
+
+def test_a_missing_file_is_a_usage_error(tiny_model: str, settings: Path) -> None:
+    outcome = run_command("generate", tiny_model, "abc", "--config", settings)
+    assert outcome.status == 2
+    assert str(settings) in outcome.err
