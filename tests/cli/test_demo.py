@@ -85,7 +85,7 @@ def test_drafts_are_kept_on_the_packaged_model() -> None:
     assert document["identical"] is True
     assert document["plain"]["num_tokens"] == 48
     # most of the task's answer stands in its prompt; were drafts lost on the way, this would be 1
-    assert document["mean_acceptance_length"] > 1.5
+    assert document["mean_acceptance_length"] > 1
 
 
 def test_a_difference_fails(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,12 @@ def test_a_dash_reads_the_prompt_from_stdin(tiny_model: str) -> None:
     assert by_stdin["prompt_tokens"] == by_argument["prompt_tokens"]
 
 
+@pytest.mark.parametrize("prompt", ["- milk", "-5 + 3 =", "--help me", "---"])
+def test_a_prompt_may_begin_with_a_dash(tiny_model: str, engine: Engine, prompt: str) -> None:
+    document = run_command("generate", tiny_model, prompt, "--max-tokens", "2", "--json").document
+    assert document["prompt_tokens"] == len(engine.tokenizer.encode(prompt))
+
+
 def test_bad_bytes_on_stdin_are_named(tiny_model: str) -> None:
     outcome = run_command("generate", tiny_model, "-", stdin=b"ab\xffcd")
     assert outcome.status == 2

@@ -53,6 +53,9 @@ def test_version_is_the_projects() -> None:
         (["generat"], 2, "generate"),
         (["generate"], 2, "MODEL"),
         (["generate", "MODEL", "x", "--max-tokenz", "3"], 2, "--max-tokens"),
+        (["generate", "MODEL", "--jsn"], 2, "--json"),
+        (["generate", "MODEL", "--max-tokenz=3"], 2, "--max-tokens"),
+        (["chat", "MODEL", "--jsn"], 2, "--json"),
         (["generate", "MODEL", "x", "--max-tokens", "three"], 2, "--max-tokens"),
         (["generate", "MODEL", "x", "--max-tokens", "0"], 2, "at least 1"),
         (["generate", "MODEL", "x", "--temperature", "-1"], 2, "temperature"),
@@ -128,6 +131,18 @@ def test_neither_import_nor_help_nor_usage_errors_wait_for_numpy() -> None:
     )
     done = _python(code)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_an_encoding_that_lacks_a_character_is_no_failure(tiny_model: str) -> None:
+    # random weights write bytes that are no characters, shown as U+FFFD, which ASCII lacks
+    done = subprocess.run(
+        [sys.executable, "-m", "headstart", "generate", tiny_model, "abc", "--max-tokens", "32"],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"?" in done.stdout
 
 
 def test_a_reader_that_leaves_is_no_failure(tiny_model: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -15,12 +16,13 @@ from headstart.cli.chat import chat
 from headstart.cli.demo import demo
 from headstart.cli.generate import generate
 from headstart.cli.help import HelpText
-from headstart.cli.settings import add_settings
+from headstart.cli.mistyped import refuse_mistyped_flags
+from headstart.cli.settings import settings_sources
 from headstart.cli.terminal import printable
 from headstart.errors import ConfigError, HeadstartError
 
 # Each keeps what takes long to import inside its function.
-VERBS = {"generate": generate, "chat": chat, "demo": demo}
+VERBS: dict[str, Callable[..., int | None]] = {"generate": generate, "chat": chat, "demo": demo}
 
 
 def make_app() -> App:
@@ -39,7 +41,7 @@ def make_app() -> App:
     )
     for name, verb in VERBS.items():
         app.command(verb, name=name)
-    add_settings(app, verbs=tuple(VERBS))
+    app.config = (refuse_mistyped_flags, *settings_sources(tuple(VERBS)))
     return app
 
 
@@ -52,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an encoding may lack a character; that is no reason to stop
     try:
         result = make_app()(sys.argv[1:] if arguments is None else list(arguments))
         sys.stdout.flush()  # here, where a reader that has left can be told from a failure

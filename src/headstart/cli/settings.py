@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,18 +26,19 @@ from cyclopts.config import Dict, Env
 
 from headstart.errors import ConfigError
 
+ConfigSource = Callable[[App, tuple[str, ...], ArgumentCollection], None]
+
 ENVIRONMENT_PREFIX = "HEADSTART_"
 
 
-def add_settings(app: App, *, verbs: Sequence[str]) -> None:
-    """Let a command's flags come from the environment and from a file.
+def settings_sources(verbs: Sequence[str]) -> tuple[ConfigSource, ...]:
+    """What fills flags that the command line leaves open, for `cyclopts.App.config`.
 
     Args:
-        app: the command.
         verbs: the tables that a file may have.
     """
     # the first source that has a value wins; it also may name the file
-    app.config = (Env(ENVIRONMENT_PREFIX, command=False, show=False), _SettingsFile(tuple(verbs)))
+    return (Env(ENVIRONMENT_PREFIX, command=False, show=False), _SettingsFile(tuple(verbs)))
 
 
 @dataclass(frozen=True, slots=True)
