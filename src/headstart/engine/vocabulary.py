@@ -39,4 +39,7 @@ def check_same_vocabulary(trunk: Vocabulary, drafter: Vocabulary) -> None:
 
 
 def _shown(token: bytes) -> str:
-    return repr(token.decode("utf-8", errors="backslashreplace"))
+    try:
+        return repr(token.decode())
+    except UnicodeDecodeError:  # a part of a character
+        return repr(token)
