@@ -183,6 +183,23 @@ def test_a_branch_does_not_see_its_siblings(name: str, tiny_trunk: GetTrunk) -> 
         assert np.isnan(found[1::2]).all()
 
 
+@pytest.mark.parametrize("name", POISONED)
+def test_a_branch_deeper_than_a_page_and_a_window(name: str, tiny_trunk: GetTrunk) -> None:
+    """Its ancestors lie one slot off their positions, and the first outside the window, poisoned."""
+    trunk, poison = tiny_trunk(**POISONED[name], poisoned=True), VOCAB_SIZE - 1
+    for committed in (0, 3, 15, 16):
+        prefix, branch = text(committed), text(45, 1)
+        if "window" in POISONED[name]:
+            branch[0] = poison  # seen by the next rows of its first layer, and by rows further on through those
+        reference = prefill_logits(trunk, [*prefix, *branch])[committed:]
+        trunk.make_cache(4)
+        if prefix:
+            trunk.forward(rows_of_one(prefix, page_table=range(4)))
+        rows = rows_of_one([7, *branch], committed=committed, parents=[-1, -1, *range(1, 45)], page_table=range(4))
+        np.testing.assert_array_equal(wanted_logits(trunk, rows)[1:], reference)
+        assert np.isfinite(reference[-1]).all()
+
+
 @pytest.mark.parametrize("name", ["F32", "f16 cache", "Q8_0", "window"])
 def test_moves_happen_all_at_once(name: str, tiny_trunk: GetTrunk) -> None:
     trunk, tokens = tiny_trunk(**MODELS[name]), text(40)

@@ -13,6 +13,7 @@ import pytest
 from headstart.checkpoint import Checkpoint
 from headstart.runtime.native import NativeTrunk, load_trunk
 from headstart.testing.passes import prefill_logits, rows_of_one, wanted_logits
+from headstart.testing.small_trunks import make_logits_trunk
 
 GetCheckpoint = Callable[..., Checkpoint]
 TOKENS = np.random.default_rng(0).integers(0, 300, 60).tolist()
@@ -42,6 +43,17 @@ def test_many_passes_end_and_agree(threads: int, tiny_checkpoint: GetCheckpoint)
 
     run_with_deadline(work)
     np.testing.assert_array_equal(np.concatenate(found), expected)
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_no_thread_reads_what_another_has_yet_to_write(threads: int) -> None:
+    """Rows pass from thread to thread with no work between; other rows each time, so that stale ones show."""
+    random = np.random.default_rng(1)
+    logits = random.normal(size=(64, 512)).astype(np.float32)
+    trunk = make_logits_trunk(logits, threads=threads)
+    for _ in range(100):
+        tokens = random.permutation(64)
+        np.testing.assert_array_equal(wanted_logits(trunk, rows_of_one(tokens)), logits[tokens])
 
 
 def test_passes_may_come_from_different_python_threads(tiny_checkpoint: GetCheckpoint) -> None:
