@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from headstart.decoding.lookup import LookupDrafter
+from headstart.engine.model_drafter import ModelDrafter
 from headstart.records import SamplingParams
 from headstart.testing.drafters import BranchingDrafter, RandomTreeDrafter
-from headstart.testing.toy_engine import VOCAB_SIZE, make_toy_engine
+from headstart.testing.toy_engine import VOCAB_SIZE, make_toy_drafter, make_toy_engine
 
 # some begin alike over a page, one is longer than half of the cache
 PROMPTS = ((1,), (1, 2, 3) * 6, (*(1, 2, 3) * 6, 4), (*(1, 2, 3) * 5, 1, 9, 9), tuple(range(30)), tuple(range(17)))
@@ -32,6 +33,8 @@ def plain(prompt: tuple[int, ...], law: int) -> tuple[tuple[int, ...], str, str]
 def make_drafter(kind: str, law_seed: int):
     if kind == "branching":
         return BranchingDrafter({prompt: plain(prompt, 1)[0] for prompt in PROMPTS}, VOCAB_SIZE)
+    if kind == "model":
+        return make_toy_drafter(cache_tokens=64, catch_up_rows=20, branches=1 + law_seed)
     return {"lookup": LookupDrafter, "random": lambda: RandomTreeDrafter(VOCAB_SIZE, law_seed), "none": lambda: None}[
         kind
     ]()
@@ -41,7 +44,7 @@ class Storm(RuleBasedStateMachine):
     """An engine with a small cache under arbitrary traffic."""
 
     @initialize(
-        kind=st.sampled_from(["branching", "lookup", "random", "none"]),
+        kind=st.sampled_from(["branching", "lookup", "random", "model", "none"]),
         cache_tokens=st.sampled_from([64, 100, 400]),
         max_batch=st.sampled_from([1, 3, 8]),
         prefill_chunk=st.sampled_from([1, 6, 100]),
@@ -49,7 +52,8 @@ class Storm(RuleBasedStateMachine):
         share_prefixes=st.booleans(),
     )
     def begin(self, kind, **settings):
-        self.engine = make_toy_engine(make_drafter(kind, 1), max_rows=40, **settings)
+        self.drafter = make_drafter(kind, 1)
+        self.engine = make_toy_engine(self.drafter, max_rows=40, **settings)
         self.requests: dict[int, tuple[tuple[int, ...], int]] = {}
         self.texts: dict[int, str] = {}
         self.cancelled: set[int] = set()
@@ -83,6 +87,8 @@ class Storm(RuleBasedStateMachine):
     def accounts_hold(self):
         if hasattr(self, "engine"):
             self.engine.check_integrity()
+            if isinstance(self.drafter, ModelDrafter):
+                self.drafter.check_integrity()
 
     def take(self, events):
         for event in events:
@@ -114,6 +120,8 @@ class Storm(RuleBasedStateMachine):
         assert not self.requests
         self.engine.check_integrity()
         assert self.engine.num_running == 0
+        assert self.engine.statistics.drafter_faults == 0
+        assert not isinstance(self.drafter, ModelDrafter) or self.drafter.num_holding == 0
 
 
 Storm.TestCase.settings = settings(
