@@ -121,6 +121,8 @@ class Drafting:
             return []
         fixed_rows = sum(round_.num_tokens for round_ in rounds)
         num_nodes = self._nodes_to_ask(len(askers), fixed_rows, max_rows)
+        if self._give_whole_trees:
+            num_nodes = min(num_nodes, (max_rows - fixed_rows) // len(askers))
         if num_nodes <= 0:
             return []
         started = time.perf_counter()
@@ -135,7 +137,7 @@ class Drafting:
             if tree.tokens:
                 self._proposed[round_.sequence.id] = tree
         if self._give_whole_trees:
-            given = trees  # `_nodes_to_ask` has seen to it that they fit
+            given = trees
         else:
             assert self._cost is not None
             calibrated = [self._calibrator.calibrate(tree) for tree in trees]
@@ -174,7 +176,7 @@ class Drafting:
 
     def _nodes_to_ask(self, num_askers: int, fixed_rows: int, max_rows: int) -> int:
         if self._config.policy == "always":
-            return min((max_rows - fixed_rows) // num_askers, self._config.max_nodes)
+            return self._config.max_nodes
         assert self._cost is not None
         most_rows = min(max_rows, fixed_rows + num_askers * self._config.max_nodes)
         hopes = self._calibrator.best_conditionals()

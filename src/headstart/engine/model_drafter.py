@@ -201,16 +201,14 @@ class ModelDrafter:
 
     def _run(self, parts: Sequence[_Part]) -> None:
         """Run the next rows of each, and guess where that reaches the end of what is there."""
-        rows = _rows(parts)
-        self._trunk.forward(rows)
-        ended = []
-        for state, request, num_rows in parts:
+        self._trunk.forward(_rows(parts))
+        ended = [(state, request.max_nodes) for state, request, num_rows in parts if num_rows == len(state.unrun)]
+        # before anything is noted: if it fails for one sequence, the others can be asked again
+        guesses = self._guessing.guess([state for state, _ in ended], [most for _, most in ended]) if ended else []
+        for state, _, num_rows in parts:
             state.num_run += num_rows
             if not state.guesses:
                 state.commit(self._accounts)
-            if not state.unrun:
-                ended.append((state, request.max_nodes))
-        guesses = self._guessing.guess([state for state, _ in ended], [most for _, most in ended]) if ended else []
         for (state, _), guess in zip(ended, guesses, strict=True):
             state.guesses.append(guess)
 
@@ -224,7 +222,8 @@ class ModelDrafter:
 
     def _reserve(self, parts: Sequence[_Part], asking: Sequence[_Asking]) -> list[_Part]:
         """Those parts that get pages; sequences that no one asks for now are driven out as long as needed."""
-        idle = [state for state in self._holders if state not in {asker for asker, _ in asking}]
+        askers = {state for state, _ in asking}
+        idle = [state for state in self._holders if state not in askers]
         served = []
         for part in parts:
             state, _, num_rows = part

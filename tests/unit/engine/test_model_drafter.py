@@ -253,6 +253,24 @@ def test_a_failing_model_leaves_the_output_alone(caplog):
     assert engine.generate(PROMPT, LONG).accepted > 100  # the next one drafts again
 
 
+def test_a_sequence_that_the_model_chokes_on_leaves_the_others_drafting():
+    class ChokingToy(ToyTrunk):
+        def choose(self, choices):
+            if any(choice.path[-1:] == (7,) for choice in choices):
+                raise RuntimeError("a fault, as ordered")
+            return super().choose(choices)
+
+    drafter = make_toy_drafter(ChokingToy(VOCAB_SIZE))
+    engine = make_toy_engine(drafter, policy="always")
+    never_7 = replace(LONG, logit_bias={7: float("-inf")})
+    often_7 = replace(LONG, logit_bias={7: 2.0})
+    completions = engine.generate_many([PROMPT, PROMPT, PROMPT], [never_7, often_7, never_7])
+    assert engine.statistics.drafter_faults == 1
+    assert completions[0].accepted == completions[2].accepted > 100
+    for completion, params in zip(completions, (never_7, often_7, never_7), strict=True):
+        assert completion.token_ids == make_toy_engine().generate(PROMPT, params).token_ids
+
+
 def test_cancelling_frees_the_drafters_pages_too():
     drafter = make_toy_drafter()
     engine = make_toy_engine(drafter, policy="always")
