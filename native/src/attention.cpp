@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
-#include "half.hpp"
-
 namespace headstart {
 namespace {
 
-// With few rows a key head alone would be too coarse a piece of work, so each query head is one;
-// with many, the heads of a group share the reading of their keys.
+// Heads that share keys read them together, unless that would leave threads without work.
 int heads_of_item(const RowPlan& plan, const AttentionShape& shape, int num_threads) {
   const int group = shape.num_heads / shape.num_kv_heads;
-  return static_cast<int>(plan.blocks().size()) * shape.num_kv_heads < 4 * num_threads ? 1 : group;
+  return static_cast<int>(plan.blocks().size()) * shape.num_kv_heads < num_threads ? 1 : group;
 }
 
 // One item: some query heads of a key head, for the rows of a block.
@@ -168,8 +165,10 @@ void store_row(const RowPlan& plan, const AttentionShape& shape, const Cache& ca
     void* value_page = cache.values(page, layer, head);
     if (cache.shape().half) {
       auto* key = static_cast<uint16_t*>(key_page) + lane;
-      for (int d = 0; d < dim; ++d) key[d * kPageTokens] = float_to_half(keys[d]);
-      kernels.floats_to_halves(values, dim, static_cast<uint16_t*>(value_page) + static_cast<size_t>(lane) * dim);
+      auto* value = static_cast<uint16_t*>(value_page) + static_cast<size_t>(lane) * dim;
+      kernels.floats_to_halves(keys, dim, value);  // the value's place serves as scratch
+      for (int d = 0; d < dim; ++d) key[d * kPageTokens] = value[d];
+      kernels.floats_to_halves(values, dim, value);
     } else {
       auto* key = static_cast<float*>(key_page) + lane;
       for (int d = 0; d < dim; ++d) key[d * kPageTokens] = keys[d];

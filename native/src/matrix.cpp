@@ -73,8 +73,8 @@ void unpack_row(const Matrix& matrix, int row, float* out) {
   const GroupShape shape = group_shape(matrix.layout);
   const bool half = has_half_scales(matrix.layout), nibbles = is_nibble(matrix.layout);
   for (int g = 0; g < matrix.k / kGroup; ++g) {
-    const uint8_t* scales = tile + static_cast<size_t>(g) * matrix.scale_bytes;
-    const uint8_t* codes = tile + matrix.codes_at + static_cast<size_t>(g) * matrix.code_bytes;
+    const uint8_t* scales = tile + matrix.scales_at(g);
+    const uint8_t* codes = tile + matrix.codes_at(g);
     const float minimum = shape.min_bytes ? stored_float(scales + shape.scale_bytes, half, lane) : 0.0f;
     for (int i = 0; i < kGroup; ++i) {
       const int step = i / 4;

@@ -1,11 +1,13 @@
 // Weight matrices as the kernels read them.
 //
-// A matrix [n, k] (output, input) is cut into tiles of 16 outputs. A quantised tile holds, for each
-// group of 32 inputs, its scales, and after all of these, from a multiple of 64 on, its codes:
+// A matrix [n, k] (output, input) is cut into tiles of 16 outputs. A quantised tile is a run of
+// blocks, one for each two groups of 32 inputs, each a whole number of cache lines:
 //
-//   | 16 scales, 16 minima if any | ... next group | ... | pad | codes | ... next group | ... |
+//   | scales of group 0, its minima if any | the same of group 1 | codes of group 0 | of group 1 |
 //
-// (Q6_K has a scale for each 16 inputs: 2 x 16 of them.)
+// so a product reads memory strictly in order. With an odd number of groups the last block is half
+// empty. (Q6_K has a scale for each 16 inputs: 2 x 16 of them in a group.)
+//
 // Codes are unsigned and stand as [step of 4 inputs][output][4 inputs], so one 64-byte load is
 // four inputs of sixteen outputs, which is what an integer dot product wants. Two steps share the
 // bytes of 4-bit codes: step s in the low nibbles, step s + 4 in the high ones. The value of a
@@ -46,7 +48,6 @@ struct MatrixView {
   Layout layout;
   int k;
   int zero_point;
-  size_t codes_at;
   size_t tile_bytes;
   const uint8_t* data;
   const float* row_scales;
@@ -58,7 +59,6 @@ struct Matrix {
   int num_tiles;
   int zero_point;      // of the codes, where the layout has no minimum
   size_t scale_bytes;  // of the scales and minima of a group
-  size_t codes_at;     // where a tile's codes begin
   size_t code_bytes;   // of a group; of one input in a float tile
   size_t tile_bytes;
   uint8_t* data;      // in an arena
@@ -66,7 +66,15 @@ struct Matrix {
 
   bool quantised() const { return layout < Layout::kFloat; }
   bool by_row() const { return layout == Layout::kByteRow; }
-  MatrixView view() const { return {layout, k, zero_point, codes_at, tile_bytes, data, row_scales}; }
+  // where in a quantised tile a group's scales and codes begin
+  size_t scales_at(int group) const {
+    return static_cast<size_t>(group / 2) * 2 * (scale_bytes + code_bytes) +
+           static_cast<size_t>(group % 2) * scale_bytes;
+  }
+  size_t codes_at(int group) const {
+    return static_cast<size_t>(group / 2 + 1) * 2 * scale_bytes + static_cast<size_t>(group) * code_bytes;
+  }
+  MatrixView view() const { return {layout, k, zero_point, tile_bytes, data, row_scales}; }
   size_t num_bytes() const { return tile_bytes * static_cast<size_t>(num_tiles); }
 };
 

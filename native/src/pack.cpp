@@ -158,9 +158,8 @@ Matrix empty_matrix(Layout layout, int zero_point, int n, int k, Arena& arena) {
     const GroupShape shape = group_shape(layout);
     const size_t num_groups = static_cast<size_t>(k / kGroup);
     m.scale_bytes = static_cast<size_t>(shape.scale_bytes + shape.min_bytes);
-    m.codes_at = (m.scale_bytes * num_groups + 63) / 64 * 64;
     m.code_bytes = static_cast<size_t>(shape.code_bytes);
-    m.tile_bytes = m.codes_at + m.code_bytes * num_groups;
+    m.tile_bytes = (num_groups + 1) / 2 * 2 * (m.scale_bytes + m.code_bytes);
   } else {
     m.code_bytes = kTile * (layout == Layout::kFloat ? 4 : 2);
     m.tile_bytes = m.code_bytes * static_cast<size_t>(k);
@@ -185,7 +184,7 @@ void put_group(const Group& g, Matrix& m, int output, int group) {
   const GroupShape shape = group_shape(m.layout);
   const int lane = output % kTile;
   uint8_t* tile = m.data + static_cast<size_t>(output / kTile) * m.tile_bytes;
-  uint8_t* scales = tile + static_cast<size_t>(group) * m.scale_bytes;
+  uint8_t* scales = tile + m.scales_at(group);
   uint8_t* minima = scales + shape.scale_bytes;
   switch (m.layout) {
     case Layout::kNibbleHalfMin:
@@ -208,7 +207,7 @@ void put_group(const Group& g, Matrix& m, int output, int group) {
     default:
       break;
   }
-  put_codes(g.codes, shape.code_bytes == 256, tile + m.codes_at + static_cast<size_t>(group) * m.code_bytes + 4 * lane);
+  put_codes(g.codes, shape.code_bytes == 256, tile + m.codes_at(group) + 4 * lane);
 }
 
 void pack_quantised(const FileKind& kind, const uint8_t* row, int output, Matrix& m) {

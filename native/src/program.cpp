@@ -13,7 +13,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRowsOfBlock = 8;  // rows that share a walk over pages in attention
+// Rows that share a walk over pages in attention: many, so that keys are read seldom, but few
+// where there are few, so that all threads have work.
+int rows_of_block(size_t num_rows) { return num_rows <= 1 ? 1 : num_rows <= 16 ? 2 : num_rows <= 64 ? 4 : 8; }
 
 int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -130,6 +132,7 @@ void Program::add_quantise_ops() {
                                                   [&](const LinearPart& p) { return matrix(p.matrix).quantised(); })) {
       Op quantise{OpKind::kQuantise};
       quantise.in = op.in;
+      widest_quantised_ = std::max(widest_quantised_, registers_[static_cast<size_t>(op.in)].width);
       quantise.parts = op.parts;  // they tell which kinds of scale are wanted
       with.push_back(std::move(quantise));
     }
@@ -147,7 +150,7 @@ void Program::finish(int logits_register, std::vector<float> inverse_frequencies
   max_context_ = max_context;
   check_ops();
   add_quantise_ops();
-  next_ = std::make_unique<std::atomic<int>[]>(ops_.size());
+  taken_ = std::make_unique<std::atomic<int>[]>(ops_.size() * static_cast<size_t>(num_threads()));
 }
 
 size_t Program::weight_bytes() const {
@@ -172,12 +175,11 @@ QuantisedRows Program::Quantised::view(int k) {
 }
 
 void Program::reserve(int num_rows, int num_wanted) {
-  size_t widest = 0;
   for (Register& reg : registers_) {
     grow(reg.values, static_cast<size_t>(reg.wanted_only ? num_wanted : num_rows) * reg.stride);
-    if (reg.width != vocab_size()) widest = std::max(widest, static_cast<size_t>(reg.stride));
   }
   const size_t rows = static_cast<size_t>(std::max(num_rows, num_wanted));
+  const size_t widest = static_cast<size_t>(widest_quantised_);
   grow(quantised_.codes, rows * widest);
   grow(quantised_.row_codes, rows * widest);
   for (auto* floats : {&quantised_.scales, &quantised_.scaled_sums}) grow(*floats, rows * widest / kGroup);
@@ -203,12 +205,14 @@ void Program::prepare_rotary(const RowPlan& plan) {
 }
 
 void Program::forward(const RowsView& rows) {
-  if (next_ == nullptr) throw std::invalid_argument("the program is not finished");
-  const RowPlan plan(rows, {vocab_size(), max_context_, cache_.num_pages()}, kRowsOfBlock);
+  if (taken_ == nullptr) throw std::invalid_argument("the program is not finished");
+  const RowPlan plan(rows, {vocab_size(), max_context_, cache_.num_pages()}, rows_of_block(rows.tokens.size()));
   reserve(plan.num_rows(), plan.num_wanted());
   prepare_rotary(plan);
   num_wanted_ = plan.num_wanted();
-  for (size_t i = 0; i < ops_.size(); ++i) next_[i].store(0, std::memory_order_relaxed);
+  for (size_t i = 0; i < ops_.size() * static_cast<size_t>(num_threads()); ++i) {
+    taken_[i].store(0, std::memory_order_relaxed);
+  }
   pool_.run([&](int thread) { walk(plan, thread); });
 }
 
@@ -228,6 +232,7 @@ void Program::walk(const RowPlan& plan, int thread) {
   };
   for (size_t i = 0; i < ops_.size(); ++i) {
     const Op& op = ops_[i];
+    std::atomic<int>* taken = taken_.get() + i * static_cast<size_t>(num_threads());
     const int num_rows = on_wanted_rows(op) ? plan.num_wanted() : plan.num_rows();
     if (num_rows == 0) break;  // nothing is wanted: the rest serves logits alone
     if (is_row_op(op)) {
@@ -241,9 +246,9 @@ void Program::walk(const RowPlan& plan, int thread) {
     if (barrier_due) pool_.wait();
     account(profile_.rest);
     if (op.kind == OpKind::kLinear) {
-      run_linear(op, num_rows, next_[i]);
+      run_linear(op, num_rows, taken, thread);
     } else {
-      run_attention(op, plan, next_[i], thread);
+      run_attention(op, plan, taken[0], thread);
     }
     pool_.wait();
     account(op.kind == OpKind::kLinear ? profile_.products : profile_.attention);
@@ -316,27 +321,37 @@ void Program::run_row_op(const Op& op, const RowPlan& plan, int row) {
   }
 }
 
-void Program::run_linear(const Op& op, int num_rows, std::atomic<int>& next) {
+// Each thread has a run of tiles of its own, so that it reads memory in one long stream, and takes
+// pieces of it; a thread that is through helps the others.
+void Program::run_linear(const Op& op, int num_rows, std::atomic<int>* taken, int thread) {
+  constexpr int kPiece = 4;  // tiles; float kernels take four at once
   int num_tiles = 0;
   for (const LinearPart& part : op.parts) num_tiles += matrix(part.matrix).num_tiles;
-  // pieces small enough to even out, long enough to read memory in runs; four tiles share a pass of float kernels
-  const int chunk = std::clamp(round_up(num_tiles / (num_threads() * 6), 4), 4, 64);
-  const QuantisedRows quantised = quantised_.view(registers_[static_cast<size_t>(op.in)].width);
-  const Register& input = registers_[static_cast<size_t>(op.in)];
-  for (int begin = next.fetch_add(chunk); begin < num_tiles; begin = next.fetch_add(chunk)) {
-    const int end = std::min(begin + chunk, num_tiles);
-    int first = 0;  // tile of the first part's first output
-    for (const LinearPart& part : op.parts) {
-      const Matrix& weights = matrix(part.matrix);
-      const int from = std::max(begin, first) - first, to = std::min(end, first + weights.num_tiles) - first;
-      if (from < to) {
-        const float* bias = part.bias >= 0 ? vectors_[static_cast<size_t>(part.bias)].data() : nullptr;
-        const Destination destination{row_of(part.destination, 0),
-                                      registers_[static_cast<size_t>(part.destination)].stride, bias, part.accumulate};
-        kernels_.matmul(weights.view(), quantised, input.values.data(), input.stride, num_rows, from, to, destination);
-      }
-      first += weights.num_tiles;
+  const int num_pieces = (num_tiles + kPiece - 1) / kPiece;
+  for (int turn = 0; turn < num_threads(); ++turn) {
+    const int owner = (thread + turn) % num_threads();
+    const int first = num_pieces * owner / num_threads(), last = num_pieces * (owner + 1) / num_threads();
+    for (int piece = first + taken[owner].fetch_add(1); piece < last; piece = first + taken[owner].fetch_add(1)) {
+      run_tiles(op, num_rows, piece * kPiece, std::min((piece + 1) * kPiece, num_tiles));
     }
+  }
+}
+
+// tiles [begin, end) of an operation's matrices, counted through
+void Program::run_tiles(const Op& op, int num_rows, int begin, int end) {
+  const Register& input = registers_[static_cast<size_t>(op.in)];
+  const QuantisedRows quantised = quantised_.view(input.width);
+  int first = 0;  // tile of a part's first output
+  for (const LinearPart& part : op.parts) {
+    const Matrix& weights = matrix(part.matrix);
+    const int from = std::max(begin, first) - first, to = std::min(end, first + weights.num_tiles) - first;
+    if (from < to) {
+      const float* bias = part.bias >= 0 ? vectors_[static_cast<size_t>(part.bias)].data() : nullptr;
+      const Destination destination{row_of(part.destination, 0),
+                                    registers_[static_cast<size_t>(part.destination)].stride, bias, part.accumulate};
+      kernels_.matmul(weights.view(), quantised, input.values.data(), input.stride, num_rows, from, to, destination);
+    }
+    first += weights.num_tiles;
   }
 }
 

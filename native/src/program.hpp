@@ -102,7 +102,8 @@ class Program {
   void prepare_rotary(const RowPlan& plan);
   void walk(const RowPlan& plan, int thread);
   void run_row_op(const Op& op, const RowPlan& plan, int row);
-  void run_linear(const Op& op, int num_rows, std::atomic<int>& next);
+  void run_linear(const Op& op, int num_rows, std::atomic<int>* taken, int thread);
+  void run_tiles(const Op& op, int num_rows, int begin, int end);
   void run_attention(const Op& op, const RowPlan& plan, std::atomic<int>& next, int thread);
   void check_ops() const;
   void add_quantise_ops();
@@ -120,11 +121,12 @@ class Program {
   std::vector<LineVector<float>> vectors_;
   std::vector<Register> registers_;
   std::vector<Op> ops_;
+  int widest_quantised_ = 0;
   Quantised quantised_;  // of the register that the last quantise operation took
   std::vector<float> inverse_frequencies_;
   LineVector<float> cosine_, sine_;
   float rotary_factor_ = 1.0f;
-  std::unique_ptr<std::atomic<int>[]> next_;  // one counter of work taken for each operation
+  std::unique_ptr<std::atomic<int>[]> taken_;  // pieces of work taken: a counter for each operation and thread
   std::vector<AttentionScratch> scratch_;
   std::vector<ChooseScratch> choose_scratch_;
   Profile profile_{};  // thread 0's

@@ -5,7 +5,7 @@
 namespace headstart::HEADSTART_LANES {
 namespace {
 
-constexpr int kAhead = 4096;  // bytes between what is read and what is asked of memory
+constexpr int kAhead = 2048;  // bytes between what is read and what is asked of memory
 
 inline Floats load_scale(const uint8_t* p, bool half) {
   return half ? load_f16(reinterpret_cast<const uint16_t*>(p)) : load(reinterpret_cast<const float*>(p));
@@ -24,6 +24,7 @@ struct GroupFormat {
   static constexpr int kScaleBytes = kHalfScales ? 32 : 64;
   static constexpr int kAllScaleBytes = kScaleBytes * (kScales + (kMin ? 1 : 0));
   static constexpr int kCodeBytes = kNibbles ? 256 : 512;
+  static constexpr int kBlockBytes = 2 * (kAllScaleBytes + kCodeBytes);
 
   // One group for kRows rows: unpack the codes once, then each row's exact integer dot product
   // and its scaling.
@@ -80,13 +81,19 @@ struct GroupFormat {
     rows.scaled_sums += skip;
     rows.sums += skip;
     rows.half_sums += 2 * skip;
-    const uint8_t* scales = weights.data + static_cast<size_t>(tile) * weights.tile_bytes;
-    const uint8_t* codes = scales + weights.codes_at;
+    const uint8_t* block = weights.data + static_cast<size_t>(tile) * weights.tile_bytes;
     Floats sums[kRows];
     for (int r = 0; r < kRows; ++r) sums[r] = splat(0.0f);
-    for (size_t g = 0; g < num_groups; ++g, scales += kAllScaleBytes, codes += kCodeBytes) {
-      for (int line = 0; line < kCodeBytes; line += 64) prefetch(codes + kAhead + line);
-      accumulate<kRows>(scales, codes, rows, g, num_groups, weights.zero_point, sums);
+    for (size_t g = 0; g < num_groups; g += 2, block += kBlockBytes) {
+      if constexpr (kRows >= 8) {  // so long between two blocks that the hardware loses the trail
+        for (int line = 0; line < kBlockBytes; line += 64) prefetch(block + kAhead + line);
+      }
+      const uint8_t* codes = block + 2 * kAllScaleBytes;
+      accumulate<kRows>(block, codes, rows, g, num_groups, weights.zero_point, sums);
+      if (g + 1 < num_groups) {
+        accumulate<kRows>(block + kAllScaleBytes, codes + kCodeBytes, rows, g + 1, num_groups, weights.zero_point,
+                          sums);
+      }
     }
     for (int r = 0; r < kRows; ++r) write(to, first_row + r, tile, sums[r]);
   }
@@ -108,8 +115,6 @@ struct RowFormat {
     }
     for (int i = 0; i < weights.k; i += 8, codes += 128) {
       const Bytes first = load_codes(codes), second = load_codes(codes + 64);
-      prefetch(codes + kAhead);
-      prefetch(codes + kAhead + 64);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         const int8_t* a = activations + static_cast<size_t>(r) * weights.k + i;

@@ -20,16 +20,19 @@ inline float largest_magnitude(const float* x, int count) {
 inline float quantise_span(const float* x, int count, int8_t* codes, int32_t* half_sums, int32_t* sum) {
   const float largest = largest_magnitude(x, count);
   const bool finite = largest < __builtin_inff();
-  const Floats factor = splat(finite && largest > 0.0f ? 127.0f / largest : 0.0f);
+  const float inverse = 127.0f / largest;
+  const bool coded = finite && inverse < __builtin_inff();  // else zeros, or too small to divide by
+  const Floats factor = splat(inverse);
   *sum = 0;
   for (int i = 0; i < count; i += 16) {
-    const Ints code = finite ? to_int(mul(load(x + i), factor)) : splat_int(0);
+    const Ints code = coded ? to_int(mul(load(x + i), factor)) : splat_int(0);
     store_bytes(codes + i, code);
     const int32_t part = sum_lanes(code);
     if (half_sums != nullptr) half_sums[i / 16] = part;
     *sum += part;
   }
-  return finite ? largest / 127.0f : __builtin_nanf("");
+  if (!finite) return __builtin_nanf("");
+  return coded ? largest / 127.0f : 0.0f;
 }
 
 void quantise_groups(const float* row, int k, int r, const QuantisedRows& to) {

@@ -41,9 +41,10 @@ def load_trunk(
         checkpoint: the opened model.
         threads: how many work together; the usable cores unless given.
         weights: "stored" keeps the file's formats; "int8" and "int8-row"
-            quantise floating-point matrices on the way in, by groups of 32
-            inputs or by output; "bf16" rounds f32 and f16 matrices; "f32"
-            expands every matrix (a reference, slow).
+            quantise every matrix on the way in, by groups of 32 inputs or by
+            output (a second rounding, if the file is quantised already); "bf16"
+            rounds f32 and f16 matrices; "f32" expands every matrix (a
+            reference, slow).
         cache: format of keys and values; "auto" is f32 for f32 weights, else f16.
         instruction_set: a kernel set by name instead of the best one.
         progress: called with the share of weights loaded, 0 to 1.
@@ -131,7 +132,8 @@ def _add_matrix(native: _native.Program, weight: PlacedWeight, weights: WeightFo
 
 
 def _converted(tensor: Tensor, weights: WeightFormat) -> tuple[str, NDArray[np.uint8]]:
-    if weights == "f32" and tensor.kind != "F32":
+    floating = tensor.kind in ("F32", "F16", "BF16")
+    if (weights == "f32" and tensor.kind != "F32") or (weights in ("int8", "int8-row") and not floating):
         return "F32", tensor.dequantize().reshape(-1).view(np.uint8)
     if weights == "bf16" and tensor.kind in ("F32", "F16"):
         return "BF16", _rounded_to_bf16(tensor.dequantize().reshape(-1)).view(np.uint8)
