@@ -38,12 +38,15 @@ class Item {
     const size_t num_queries = static_cast<size_t>(block.num_rows * num_heads);
     if (scratch.scores.size() < num_queries * stride_) scratch.scores.resize(num_queries * stride_);
     scratch.queries.resize(num_queries * shape.head_dim);
+    scratch.mixed.assign(num_queries * shape.head_dim, 0.0f);
+    scratch.totals.resize(num_queries);
   }
 
   void run(const float* queries, float* out) {
     score(queries);
-    weigh(out);
-    mix(out);
+    weigh();
+    mix();
+    finish(out);
   }
 
  private:
@@ -52,8 +55,20 @@ class Item {
   int committed() const { return plan_.rows().committed[static_cast<size_t>(block_.sequence)]; }
   int first_position(int r) const { return shape_.window > 0 ? std::max(0, position(r) + 1 - shape_.window) : 0; }
   float* scores(int r, int h) { return scratch_.scores.data() + static_cast<size_t>(r * num_heads_ + h) * stride_; }
-  float* out_of(float* out, int r) const {
-    return out + (static_cast<size_t>(row(r)) * shape_.num_heads + first_head_) * shape_.head_dim;
+  float* mixed(int r) { return scratch_.mixed.data() + static_cast<size_t>(r * num_heads_) * shape_.head_dim; }
+
+  struct Page {
+    const void* data;
+    bool half;
+  };
+  // A page as the kernels shall read it: widening halves takes a third of the time that few queries take,
+  // so with more queries it is done once for all.
+  Page page_of(const void* stored) {
+    if (!cache_.shape().half || block_.num_rows * num_heads_ <= 8) return {stored, cache_.shape().half};
+    const int count = kPageTokens * shape_.head_dim;
+    scratch_.page.resize(static_cast<size_t>(count));
+    kernels_.halves_to_floats(static_cast<const uint16_t*>(stored), count, scratch_.page.data());
+    return {scratch_.page.data(), false};
   }
 
   // scores of every query against every slot of the pages, in slot order
@@ -69,15 +84,14 @@ class Item {
     }
     for (int page = begin_page_; page < end_page_; ++page) {
       const int stored_at = plan_.page(block_.sequence, page * kPageTokens);
-      kernels_.score_block(scratch_.queries.data(), block_.num_rows * num_heads_, dim,
-                           cache_.keys(stored_at, layer_, kv_head_), cache_.shape().half, dim,
+      const Page keys = page_of(cache_.keys(stored_at, layer_, kv_head_));
+      kernels_.score_block(scratch_.queries.data(), block_.num_rows * num_heads_, dim, keys.data, keys.half, dim,
                            scratch_.scores.data() + (page - begin_page_) * kPageTokens, stride_);
     }
   }
 
-  // scores to position order, then to weights; outs are cleared
-  void weigh(float* out) {
-    totals_.resize(static_cast<size_t>(block_.num_rows * num_heads_));
+  // scores to position order, then to weights
+  void weigh() {
     for (int r = 0; r < block_.num_rows; ++r) {
       for (int h = 0; h < num_heads_; ++h) {
         float* s = scores(r, h);
@@ -87,47 +101,64 @@ class Item {
           if (target >= origin_) s[target - origin_] = s[slot - origin_];
           ++target;
         }
-        totals_[static_cast<size_t>(r * num_heads_ + h)] =
+        scratch_.totals[static_cast<size_t>(r * num_heads_ + h)] =
             kernels_.softmax(s, first_position(r) - origin_, position(r) + 1 - origin_);
       }
-      std::fill_n(out_of(out, r), num_heads_ * shape_.head_dim, 0.0f);
     }
   }
 
-  void mix(float* out) {
+  void mix() {
     for (int page = begin_page_; page < end_page_; ++page) {
-      const int stored_at = plan_.page(block_.sequence, page * kPageTokens);
-      const void* values = cache_.values(stored_at, layer_, kv_head_);
-      for (int r = 0; r < block_.num_rows; ++r) mix_page(r, page * kPageTokens, values, out_of(out, r));
-    }
-    for (int r = 0; r < block_.num_rows; ++r) {
-      for (int h = 0; h < num_heads_; ++h) {
-        kernels_.scale(out_of(out, r) + h * shape_.head_dim, shape_.head_dim,
-                       1.0f / totals_[static_cast<size_t>(r * num_heads_ + h)]);
+      const int base = page * kPageTokens;
+      const Page values = page_of(cache_.values(plan_.page(block_.sequence, base), layer_, kv_head_));
+      if (all_see(base)) {
+        add_values(0, block_.num_rows, base, base + kPageTokens, 0, base, values);
+      } else {
+        for (int r = 0; r < block_.num_rows; ++r) mix_page(r, base, values);
       }
     }
   }
 
-  // what a row sees of the page that begins at slot `base`: first tokens at their own slots, then its tail
-  void mix_page(int r, int base, const void* values, float* out) {
-    const RowPlace& place = plan_.place(row(r));
-    const int own_end = place.in_place ? position(r) + 1 : committed();
-    add_values(r, std::max(first_position(r), base), std::min(own_end, base + kPageTokens), 0, base, values, out);
+  // where a row's tokens cease to lie at the slots of their positions
+  int own_end(int r) const { return plan_.place(row(r)).in_place ? position(r) + 1 : committed(); }
+
+  // whether every row sees the whole page at `base`
+  bool all_see(int base) const {
+    for (int r = 0; r < block_.num_rows; ++r) {
+      if (first_position(r) > base || own_end(r) < base + kPageTokens) return false;
+    }
+    return true;
+  }
+
+  // what a row sees of the page at `base`: first tokens at their own slots, then its tail
+  void mix_page(int r, int base, const Page& values) {
+    add_values(r, 1, std::max(first_position(r), base), std::min(own_end(r), base + kPageTokens), 0, base, values);
     const std::span<const int32_t> tail = plan_.tail(row(r));
     for (size_t i = 0; i < tail.size(); ++i) {
       const int at = committed() + static_cast<int>(i);
       if (tail[i] < base || tail[i] >= base + kPageTokens || at < first_position(r)) continue;
-      add_values(r, at, at + 1, tail[i] - at, base, values, out);
+      add_values(r, 1, at, at + 1, tail[i] - at, base, values);
     }
   }
 
-  // positions [begin, end), which lie `shift` slots further on, all in the page at `base`
-  void add_values(int r, int begin, int end, int shift, int base, const void* values, float* out) {
+  // for some rows, positions [begin, end), which lie `shift` slots further on, all in the page at `base`
+  void add_values(int r, int num_rows, int begin, int end, int shift, int base, const Page& values) {
     if (begin >= end) return;
     // weights[lane] is then the weight of the position whose value is in that lane
     const float* weights = scores(r, 0) + (base - shift - origin_);
-    kernels_.mix_block(weights, num_heads_, stride_, values, cache_.shape().half, shape_.head_dim, begin + shift - base,
-                       end + shift - base, out, shape_.head_dim);
+    kernels_.mix_block(weights, num_rows * num_heads_, stride_, values.data, values.half, shape_.head_dim,
+                       begin + shift - base, end + shift - base, mixed(r), shape_.head_dim);
+  }
+
+  void finish(float* out) {
+    const int dim = shape_.head_dim;
+    for (int r = 0; r < block_.num_rows; ++r) {
+      for (int h = 0; h < num_heads_; ++h) {
+        kernels_.scale(mixed(r) + h * dim, dim, 1.0f / scratch_.totals[static_cast<size_t>(r * num_heads_ + h)]);
+      }
+      std::copy_n(mixed(r), num_heads_ * dim,
+                  out + (static_cast<size_t>(row(r)) * shape_.num_heads + first_head_) * dim);
+    }
   }
 
   const RowPlan& plan_;
@@ -139,7 +170,6 @@ class Item {
   const int first_head_, num_heads_, kv_head_;
   AttentionScratch& scratch_;
   int begin_page_, end_page_, stride_, origin_;
-  std::vector<float> totals_;
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ struct AttentionShape {
 
 // Buffers of one thread, kept between calls.
 struct AttentionScratch {
-  LineVector<float> scores, queries;
+  LineVector<float> scores, queries, page, mixed, totals;
 };
 
 // Work is cut into items that threads take in any order.

@@ -141,7 +141,7 @@ NB_MODULE(_native, m) {
   m.def("usable_cores", &usable_cores);
   m.def("instruction_sets", [] {
     std::vector<std::string> names;
-    for (const char* name : {"avx512vnni", "avx2", "portable"}) {
+    for (const char* name : {"amx", "avx512vnni", "avx2", "portable"}) {
       if (kernels_by_name(name) != nullptr) names.emplace_back(name);
     }
     return names;

@@ -47,6 +47,7 @@ struct Kernels {
   void (*rotate)(float* head, const float* cosine, const float* sine, int half);
 
   void (*floats_to_halves)(const float* in, int count, uint16_t* out);
+  void (*halves_to_floats)(const uint16_t* in, int count, float* out);
   // scores[q * score_stride + lane] = queries[q] . keys[:, lane]; keys are [head_dim][16], f16 if `half`
   void (*score_block)(const float* queries, int num_queries, int query_stride, const void* keys, bool half,
                       int head_dim, float* scores, int score_stride);
@@ -74,9 +75,11 @@ const Kernels* kernels_by_name(const char* name);
 const Kernels& best_kernels();
 
 extern const Kernels kPortableKernels;
+extern const Kernels kEmulatedTileKernels;  // to test tile_products.hpp without AMX
 #ifdef HEADSTART_X86
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
+extern const Kernels kAmxKernels;
 #endif
 
 }  // namespace headstart

@@ -4,7 +4,8 @@
 //
 // Order of sums (the contract): a product adds its groups of 32 inputs in ascending order, one
 // fused multiply-add for the scale and one for the minimum; float products add inputs in ascending
-// order; norms and softmax add lane by lane, then fold the lanes pairwise.
+// order; scores add even and odd dimensions apart; norms and softmax add lane by lane, then fold the
+// lanes pairwise.
 #pragma once
 #include "kernels/attention_blocks.hpp"
 #include "kernels/choosing.hpp"
@@ -12,6 +13,7 @@
 #include "kernels/products.hpp"
 #include "kernels/quantise.hpp"
 #include "kernels/row_operations.hpp"
+#include "kernels/tile_products.hpp"
 
 namespace headstart::HEADSTART_LANES {
 namespace {
@@ -51,9 +53,25 @@ void matmul(const MatrixView& w, const QuantisedRows& quantised, const float* ro
 }
 
 Kernels make_kernels() {
-  return {kName,     matmul, quantise_groups,  quantise_row, rms_norm,  silu_gate,
-          add_rows,  rotate, floats_to_halves, score_block,  softmax,   mix_block,
-          scale_row, argmax, exponentials,     read,         noise_bits};
+  return {kName,     matmul,    quantise_groups,  quantise_row,     rms_norm,    silu_gate,
+          add_rows,  rotate,    floats_to_halves, halves_to_floats, score_block, softmax,
+          mix_block, scale_row, argmax,           exponentials,     read,        noise_bits};
+}
+
+// The same kernels under another name, with products of int8 rows on tile registers.
+template <class Tiles>
+[[maybe_unused]] Kernels with_tiles(const char* name) {
+  Kernels kernels = make_kernels();
+  kernels.name = name;
+  kernels.matmul = [](const MatrixView& weights, const QuantisedRows& quantised, const float* rows, int row_stride,
+                      int num_rows, int tile_begin, int tile_end, const Destination& to) {
+    if (weights.layout == Layout::kByteRow && num_rows >= kFewestTileRows) {
+      matmul_tiles<Tiles>(weights, quantised, num_rows, tile_begin, tile_end, to);
+    } else {
+      matmul(weights, quantised, rows, row_stride, num_rows, tile_begin, tile_end, to);
+    }
+  };
+  return kernels;
 }
 
 }  // namespace

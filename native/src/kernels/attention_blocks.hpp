@@ -10,13 +10,17 @@ namespace {
 template <class Stored, int kQueries>
 inline void score_some(const float* queries, int query_stride, const typename Stored::Stored* keys, int head_dim,
                        float* scores, int score_stride) {
-  Floats sums[kQueries];
-  for (int q = 0; q < kQueries; ++q) sums[q] = splat(0.0f);
-  for (int d = 0; d < head_dim; ++d) {
-    const Floats key = Stored::get(keys + d * 16);
-    for (int q = 0; q < kQueries; ++q) sums[q] = fma(splat(queries[q * query_stride + d]), key, sums[q]);
+  // two chains for even and odd dimensions, since one would wait for itself with few queries
+  Floats even[kQueries], odd[kQueries];
+  for (int q = 0; q < kQueries; ++q) even[q] = odd[q] = splat(0.0f);
+  for (int d = 0; d < head_dim; d += 2) {
+    const Floats first = Stored::get(keys + d * 16), second = Stored::get(keys + d * 16 + 16);
+    for (int q = 0; q < kQueries; ++q) {
+      even[q] = fma(splat(queries[q * query_stride + d]), first, even[q]);
+      odd[q] = fma(splat(queries[q * query_stride + d + 1]), second, odd[q]);
+    }
   }
-  for (int q = 0; q < kQueries; ++q) store(scores + static_cast<size_t>(q) * score_stride, sums[q]);
+  for (int q = 0; q < kQueries; ++q) store(scores + static_cast<size_t>(q) * score_stride, add(even[q], odd[q]));
 }
 
 template <class Stored>
@@ -31,6 +35,7 @@ inline void score_all(const float* queries, int num_queries, int query_stride, c
     }
   };
   some.template operator()<8>();
+  some.template operator()<6>();
   some.template operator()<4>();
   some.template operator()<3>();
   some.template operator()<2>();

@@ -51,5 +51,9 @@ void floats_to_halves(const float* in, int count, uint16_t* out) {
   for (int i = 0; i < count; i += 16) store_f16(out + i, load(in + i));
 }
 
+void halves_to_floats(const uint16_t* in, int count, float* out) {
+  for (int i = 0; i < count; i += 16) store(out + i, load_f16(in + i));
+}
+
 }  // namespace
 }  // namespace headstart::HEADSTART_LANES

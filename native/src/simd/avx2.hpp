@@ -61,6 +61,10 @@ inline void store_int(int32_t* p, Ints v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v.lo);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), v.hi);
 }
+inline Ints load_int(const int32_t* p) {
+  return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
+}
 inline int32_t sum_lanes(Ints v) {
   const __m256i eight = _mm256_add_epi32(v.lo, v.hi);
   __m128i four = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));

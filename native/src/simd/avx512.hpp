@@ -39,6 +39,7 @@ inline Ints splat_int(int32_t x) { return _mm512_set1_epi32(x); }
 inline Ints add_int(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 inline Floats to_float(Ints a) { return _mm512_cvtepi32_ps(a); }
 inline Ints to_int(Floats a) { return _mm512_cvtps_epi32(a); }
+inline Ints load_int(const int32_t* p) { return _mm512_loadu_si512(p); }
 inline int32_t sum_lanes(Ints v) { return _mm512_reduce_add_epi32(v); }
 inline Ints magnitude_bits(Floats a) { return _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7fffffff)); }
 inline Ints max_int(Ints a, Ints b) { return _mm512_max_epi32(a, b); }

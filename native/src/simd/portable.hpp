@@ -99,6 +99,9 @@ inline Ints to_int(const Floats& a) {
     return x >= -2147483648.0f && x < 2147483648.0f ? static_cast<int32_t>(x) : INT32_MIN;
   });
 }
+inline Ints load_int(const int32_t* p) {
+  return detail::each_int([&](int i) { return p[i]; });
+}
 // exact in any order; of floats, no lane may be NaN
 inline int32_t sum_lanes(const Ints& v) {
   int32_t sum = 0;
