@@ -1,9 +1,22 @@
 #include "cache.hpp"
 
+#include <unistd.h>
+
 #include <cstring>
+#include <new>
 #include <vector>
 
 namespace headstart {
+namespace {
+
+// The system would promise any amount and kill the process once it is used.
+size_t affordable(size_t num_bytes) {
+  const size_t memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  if (num_bytes > memory) throw std::bad_alloc();
+  return num_bytes;
+}
+
+}  // namespace
 
 size_t Cache::page_bytes(const CacheShape& shape) {
   return static_cast<size_t>(shape.num_layers) * shape.num_kv_heads * 2 * kPageTokens * shape.head_dim *
@@ -16,7 +29,7 @@ Cache::Cache(const CacheShape& shape, int num_pages)
       element_bytes_(shape.half ? 2 : 4),
       head_bytes_(static_cast<size_t>(kPageTokens) * shape.head_dim * element_bytes_),
       page_bytes_(page_bytes(shape)),
-      storage_(page_bytes_ * static_cast<size_t>(num_pages)) {}
+      storage_(affordable(page_bytes_ * static_cast<size_t>(num_pages))) {}
 
 void* Cache::at(int page, int layer, int head, bool values) const {
   const size_t block = (static_cast<size_t>(layer) * shape_.num_kv_heads + head) * 2 + (values ? 1 : 0);

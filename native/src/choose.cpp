@@ -23,8 +23,14 @@ double gumbel(uint32_t bits) { return -std::log(-std::log((bits + 0.5) * 0x1p-32
 // never below gumbel(bits): -log(-log u) <= -log(1 - u), and 1 - u = (~bits + 0.5) / 2^32
 double gumbel_bound(uint32_t bits) { return (std::countl_zero(~bits) + 1) * 0.6931471805599454; }
 
+// the lowest index of the highest value; of a NaN, if there is one
 int32_t highest_of(const std::vector<double>& values) {
-  return static_cast<int32_t>(std::max_element(values.begin(), values.end()) - values.begin());
+  size_t best = 0;
+  for (size_t i = 1; i < values.size(); ++i) {
+    if (!(values[i] <= values[best])) best = i;
+    if (std::isnan(values[best])) break;
+  }
+  return static_cast<int32_t>(best);
 }
 
 [[noreturn]] void refuse_logits(const float* logits, int vocab_size) {
