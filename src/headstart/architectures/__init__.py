@@ -1,0 +1,1 @@
+"""Trunk families: their sizes, their weight names, and their program over a few operations."""

@@ -1,0 +1,1 @@
+"""Drafters, trees, verification, the sampling law and the policy. No files, no threads, no model."""

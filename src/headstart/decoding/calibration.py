@@ -120,6 +120,13 @@ class Calibrator:
             )
         return tuple(best)
 
+    def least_raw(self, calibrated: float) -> float:
+        """The lowest raw probability of a first guess that calibrates to at least `calibrated`; 1 if none does."""
+        for edge in (0.0, *_BIN_EDGES):
+            if self.conditional(edge, 1) >= calibrated:
+                return edge
+        return 1.0
+
     def _trust(self, depth_class: int) -> float:
         accepted, promised = self._accepted_in_class[depth_class], self._promised_in_class[depth_class]
         return min((TRUST_WEIGHT + accepted) / (TRUST_WEIGHT + promised), 1.0)

@@ -25,11 +25,15 @@ class DraftRequest:
         state: what `Drafter.open` returned for it.
         max_nodes: nodes at most, at least 1.
         max_depth: depth at most, at least 1.
+        min_path_probability: nodes that the drafter thinks less likely than this
+            cannot pay; it may leave them out, but for its best one, by which it
+            is judged.
     """
 
     state: object
     max_nodes: int
     max_depth: int
+    min_path_probability: float = 0.0
 
 
 class Drafter(Protocol):

@@ -111,9 +111,9 @@ class LookupDrafter:
                     automaton, match = earlier_automaton, earlier_match
         if match.length < self._min_match:
             return EMPTY_TREE
-        return self._grow(automaton, match, request.max_nodes, request.max_depth)
+        return self._grow(automaton, match, request)
 
-    def _grow(self, automaton: SuffixAutomaton, match: Match, max_nodes: int, max_depth: int) -> Tree:
+    def _grow(self, automaton: SuffixAutomaton, match: Match, request: DraftRequest) -> Tree:
         """Build the likeliest nodes, best first."""
         tokens: list[int] = []
         parents: list[int] = []
@@ -125,7 +125,7 @@ class LookupDrafter:
         node, depth, reached = -1, 0, 1.0
         state, length = match
         while True:
-            if depth < max_depth:
+            if depth < request.max_depth:
                 for path_probability, (_, latest_end, token, next_state), next_length in self._guesses(
                     automaton, state, length, reached
                 ):
@@ -134,7 +134,8 @@ class LookupDrafter:
                         open_nodes,
                         (-path_probability, -latest_end, num_found, token, node, depth + 1, next_state, next_length),
                     )
-            if not open_nodes or len(tokens) == max_nodes:
+            hopeless = not open_nodes or (tokens and -open_nodes[0][0] < request.min_path_probability)
+            if hopeless or len(tokens) == request.max_nodes:
                 return Tree(tuple(tokens), tuple(parents), tuple(path_probabilities))
             negative_probability, _, _, token, parent, depth, state, length = heappop(open_nodes)
             node, reached = len(tokens), -negative_probability

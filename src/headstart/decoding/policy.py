@@ -15,9 +15,9 @@ from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.trees import prune
 from headstart.records import EMPTY_TREE, Tree
 
-# A gain below this share is within the noise of the curve and of the calibration; plain decoding, whose
-# cost is certain, then has the right of way.
-MARGIN = 0.02
+# A gain below this share is within the noise of the curve and of the calibration, and what looks best of many
+# estimates is likely to be one that errs upward; plain decoding, whose cost is certain, has the right of way.
+MARGIN = 0.05
 
 # While nothing pays, probing whether that has changed may take this share of the decoding time.
 PROBE_SHARE = 0.01
@@ -103,6 +103,15 @@ def max_useful_nodes(
         if kept_tokens / seconds > best_rate:
             best_rate, best_count = kept_tokens / seconds, count
     return best_count
+
+
+def least_useful_probability(fixed_rows: int, cost: CostCurve, max_rows: int) -> float:
+    """The path probability below which no node can pay, with the cheapest rows that a pass may add."""
+    dearest = (1 + MARGIN) * fixed_rows / cost.cost(fixed_rows)
+    needed = (
+        (dearest * cost.cost(fixed_rows + count) - fixed_rows) / count for count in range(1, max_rows - fixed_rows + 1)
+    )
+    return max(min(needed, default=1.0), 0.0)
 
 
 def expected_speedup(trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, draft_cost_s: float = 0.0) -> float:

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from headstart.decoding.calibration import Calibrator
 from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.drafter import Drafter, DraftRequest
-from headstart.decoding.policy import ProbeSchedule, allocate, max_useful_nodes
+from headstart.decoding.policy import ProbeSchedule, allocate, least_useful_probability, max_useful_nodes
 from headstart.decoding.trees import depths, sanitise
 from headstart.engine.draft_cost import DraftCost
 from headstart.engine.scheduler import Round
@@ -28,6 +28,12 @@ from headstart.records import EMPTY_TREE, Tree
 logger = logging.getLogger("headstart")
 
 Policy = Literal["measured", "always"]
+
+# Rounds for which an estimate of what can pay at best is good: working it out may cost some percent of a pass.
+REFRESH_ROUNDS = 32
+
+# Of passes without drafts there are many, all alike: one of so many is learnt from.
+PLAIN_PASSES = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +63,16 @@ class DraftConfig:
                 raise ConfigError(
                     f"{name} = {getattr(self, name)}: it must be at least 1. To draft nothing, give no drafter."
                 )
+
+
+@dataclass(slots=True)
+class _Outlook:
+    """What drafting can bring at best, for some rounds of the same situation."""
+
+    situation: tuple[int, int, int] = (0, 0, 0)  # sequences that ask, rows that run anyway, rows at most
+    useful_nodes: int = 0
+    min_path_probability: float = 0.0  # by the drafter's own count
+    age: int = 0  # rounds since it was worked out
 
 
 class Drafting:
@@ -98,6 +114,8 @@ class Drafting:
         self._probe = ProbeSchedule()
         self._give_whole_trees = give_whole_trees or config.policy == "always"
         self._draft_cost = DraftCost()
+        self._outlook = _Outlook()
+        self._num_passes = 0
         self._proposed: dict[int, Tree] = {}  # what each sequence was guessed, with rows or without
 
     def open(self, sequence: Sequence) -> None:
@@ -116,6 +134,7 @@ class Drafting:
             rounds: all rounds of the pass.
             max_rows: rows of the pass at most, those of `rounds` included.
         """
+        started = time.perf_counter()
         askers = [r for r in rounds if r.sequence.drafter_state is not None and r.reaches_root and _depth_left(r) > 0]
         if not askers:
             return []
@@ -125,24 +144,24 @@ class Drafting:
             num_nodes = min(num_nodes, (max_rows - fixed_rows) // len(askers))
         if num_nodes <= 0:
             return []
-        started = time.perf_counter()
         trees = self._ask(askers, num_nodes)
-        spent = time.perf_counter() - started
-        self.seconds += spent
-        depth = max(max(depths(tree), default=0) for tree in trees)
-        if depth:
-            # one that only read, as a model reads a prompt before its first guess, did not do what is asked about
-            self._draft_cost.observe(depth, spent)
         for round_, tree in zip(askers, trees, strict=True):
             if tree.tokens:
                 self._proposed[round_.sequence.id] = tree
-        if self._give_whole_trees:
-            given = trees
-        else:
-            assert self._cost is not None
-            calibrated = [self._calibrator.calibrate(tree) for tree in trees]
-            given = allocate(calibrated, fixed_rows, self._cost, max_rows, self._draft_cost.cost(depth))
+        given = self._select(trees, fixed_rows, max_rows)
+        spent = time.perf_counter() - started
+        self.seconds += spent
+        if depth := max(max(depths(tree), default=0) for tree in trees):
+            # one that only read, as a model reads a prompt before its first guess, did not do what is asked about
+            self._draft_cost.observe(depth, spent)
         return [(round_, tree) for round_, tree in zip(askers, given, strict=True) if tree.tokens]
+
+    def _select(self, trees: list[Tree], fixed_rows: int, max_rows: int) -> list[Tree]:
+        if self._give_whole_trees:
+            return trees
+        assert self._cost is not None
+        # the cost of asking is spent whatever is given, and small beside a pass: what counts is the next row
+        return allocate([self._calibrator.calibrate(tree) for tree in trees], fixed_rows, self._cost, max_rows)
 
     def tell(self, sequence: Sequence, token_ids: SequenceABC[int]) -> None:
         """Tell the drafter what was written, and learn how its guesses fared."""
@@ -158,8 +177,11 @@ class Drafting:
             self._give_up(sequence, error)
 
     def observe_pass(self, num_rows: int, seconds: float) -> None:
-        """Learn from the time that a pass took, all of whose rows were wanted."""
-        if self._cost is not None:
+        """Learn from the time of a pass, all of whose rows were wanted, and of the engine's work around it."""
+        if self._cost is None:
+            return
+        self._num_passes += 1
+        if num_rows > self._outlook.situation[1] or self._num_passes % PLAIN_PASSES == 0:
             self._cost.observe(num_rows, seconds)
 
     def close(self, sequence: Sequence) -> None:
@@ -178,17 +200,33 @@ class Drafting:
         if self._config.policy == "always":
             return self._config.max_nodes
         assert self._cost is not None
+        situation = (num_askers, fixed_rows, max_rows)
+        if situation != self._outlook.situation or self._outlook.age >= REFRESH_ROUNDS:
+            self._outlook = self._look_out(*situation)
+        self._outlook.age += 1
+        return self._probe.nodes_to_ask(
+            self._outlook.useful_nodes, self._draft_cost.cost(1) / self._cost.cost(fixed_rows)
+        )
+
+    def _look_out(self, num_askers: int, fixed_rows: int, max_rows: int) -> _Outlook:
+        assert self._cost is not None
         most_rows = min(max_rows, fixed_rows + num_askers * self._config.max_nodes)
         hopes = self._calibrator.best_conditionals()
-        useful = max_useful_nodes(hopes, num_askers, fixed_rows, self._cost, most_rows, *self._draft_cost.line)
-        return self._probe.nodes_to_ask(useful, self._draft_cost.cost(1) / self._cost.cost(fixed_rows))
+        return _Outlook(
+            situation=(num_askers, fixed_rows, max_rows),
+            useful_nodes=max_useful_nodes(hopes, num_askers, fixed_rows, self._cost, most_rows, *self._draft_cost.line),
+            min_path_probability=self._calibrator.least_raw(
+                least_useful_probability(fixed_rows, self._cost, most_rows)
+            ),
+        )
 
     def _ask(self, askers: SequenceABC[Round], num_nodes: int) -> list[Tree]:
         """A valid tree for each; after a fault each is asked alone, to find whose it is."""
         assert self._drafter is not None
         depths = [min(self._config.max_depth, _depth_left(round_)) for round_ in askers]
+        least = 0.0 if self._give_whole_trees else self._outlook.min_path_probability
         requests = [
-            DraftRequest(round_.sequence.drafter_state, num_nodes, depth)
+            DraftRequest(round_.sequence.drafter_state, num_nodes, depth, least)
             for round_, depth in zip(askers, depths, strict=True)
         ]
         try:

@@ -141,6 +141,7 @@ class Engine:
             return
         for round_, tree in self._drafting.propose(rounds, self._scheduler.config.max_rows):
             self._scheduler.reserve_tree(round_, tree)
+        drafted = time.perf_counter()
         passed = build_pass(rounds)
         decisions = self._run(passed)
         now = time.perf_counter()
@@ -149,7 +150,12 @@ class Engine:
                 self._settle(round_, decision, now)
             except Exception as error:
                 self._fail(round_.sequence, error)
-        self._statistics.step_s += time.perf_counter() - started
+        ended = time.perf_counter()
+        self._statistics.step_s += ended - started
+        if len(passed.rows.wanted) == len(passed.rows.tokens):
+            # A prompt's inner rows want no logits and cost less; only passes without any say what a row costs.
+            # The engine's own work counts, since it grows with the rows as well.
+            self._drafting.observe_pass(len(passed.rows.tokens), ended - drafted)
 
     def _run(self, passed: Pass) -> list[Decision]:
         """Run the rows and choose; account for the time."""
@@ -157,13 +163,9 @@ class Engine:
         self._trunk.forward(passed.rows)
         decisions = self._verification.decide(passed)
         seconds = time.perf_counter() - started
-        num_rows = len(passed.rows.tokens)
-        if len(passed.rows.wanted) == num_rows:
-            # a prompt's inner rows want no logits and cost less; only passes without any say what a row costs
-            self._drafting.observe_pass(num_rows, seconds)
         statistics = self._statistics
         statistics.passes += 1
-        statistics.rows += num_rows
+        statistics.rows += len(passed.rows.tokens)
         statistics.drafted_rows += sum(len(round_.tree) for round_ in passed.rounds)
         statistics.trunk_s += seconds
         return decisions

@@ -13,6 +13,7 @@ from headstart.runtime.protocol import PAGE_TOKENS, Choice, Rows, Trunk
 
 ROW_COUNTS = (1, 2, 4, 8, 16, 32)
 _REPEATS = 3
+_CONTEXT = 256  # tokens that a row looks back on: with none, attention would seem to cost nothing
 
 
 def measure_cost_curve(trunk: Trunk, num_pages: int, max_rows: int) -> CostCurve:
@@ -27,25 +28,27 @@ def measure_cost_curve(trunk: Trunk, num_pages: int, max_rows: int) -> CostCurve
     """
     most = min(max_rows, num_pages * PAGE_TOKENS, trunk.max_context)
     counts = [count for count in ROW_COUNTS if count <= most]
-    _time_pass(trunk, counts[-1])  # the first pass pays for what is touched for the first time
+    _time_pass(trunk, counts[-1], 0)  # the first pass pays for what is touched for the first time
     # sizes in turn, so that a slow moment does not fall on one of them alone
-    seconds = [[_time_pass(trunk, count) for count in counts] for _ in range(_REPEATS)]
+    context = max(0, min(_CONTEXT, num_pages * PAGE_TOKENS - most, trunk.max_context - most))
+    seconds = [[_time_pass(trunk, count, context) for count in counts] for _ in range(_REPEATS)]
     return CostCurve({count: min(times) for count, times in zip(counts, zip(*seconds, strict=True), strict=True)})
 
 
-def _time_pass(trunk: Trunk, num_rows: int) -> float:
+def _time_pass(trunk: Trunk, num_rows: int, context: int) -> float:
+    # the context's keys and values need not have been computed to take their time
     order = np.arange(num_rows, dtype=np.int32)
     rows = Rows(
         tokens=order % np.int32(trunk.vocab_size),
-        positions=order,
+        positions=order + np.int32(context),
         parents=order - np.int32(1),
         sequences=np.zeros(num_rows, dtype=np.int32),
-        page_tables=[np.arange(num_pages_for(num_rows), dtype=np.int32)],
-        committed=np.zeros(1, dtype=np.int32),
+        page_tables=[np.arange(num_pages_for(context + num_rows), dtype=np.int32)],
+        committed=np.array([context], dtype=np.int32),
         wanted=order,
     )
     chooser = trunk.make_chooser(SamplingParams(), 0, (0,), ())
-    choices = [Choice(row, chooser, row + 1, ()) for row in range(num_rows)]
+    choices = [Choice(row, chooser, context + row + 1, ()) for row in range(num_rows)]
     started = time.perf_counter()
     trunk.forward(rows)
     trunk.choose(choices)

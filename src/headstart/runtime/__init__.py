@@ -1,0 +1,1 @@
+"""What runs programs: the native CPU core, behind one protocol."""

@@ -155,11 +155,17 @@ class _Compiler:
         while end < len(operations) and isinstance(product := operations[end], Linear) and product.x == x:
             bias = -1 if product.bias is None else self._vectors[product.bias]
             total = operations[end + 1] if end + 1 < len(operations) else None
-            if end == begin and isinstance(total, Add) and total.y == product.out and self._dies(product.out, end + 1):
-                if self._dies(total.x, end + 1) and total.x != x:
-                    out = self._registers.rename(total.x, total.out)
-                    self._native.linear(self._registers[x], [(self._matrices[product.weight], out, bias, True)])
-                    return end + 2
+            if (
+                end == begin
+                and isinstance(total, Add)
+                and total.y == product.out
+                and total.x != x
+                and self._dies(total.x, end + 1)
+                and self._dies(product.out, end + 1)
+            ):
+                out = self._registers.rename(total.x, total.out)
+                self._native.linear(self._registers[x], [(self._matrices[product.weight], out, bias, True)])
+                return end + 2
             out = self._registers.create(product.out)
             parts.append((self._matrices[product.weight], out, bias, False))
             end += 1
