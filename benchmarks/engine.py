@@ -20,8 +20,6 @@ from typing import Annotated, Any
 
 import cyclopts
 import numpy as np
-from peer_workers.machine import describe_machine
-from prompts import CREATIVE, REPEATING
 from rich.console import Console
 from rich.table import Table
 
@@ -30,6 +28,8 @@ from headstart.checkpoint import Checkpoint, open_checkpoint, packaged_model
 from headstart.engine import token_hash
 from headstart.runtime.native import NativeTrunk, load_trunk
 from headstart.testing.passes import rows_of_one
+from peer_workers.machine import describe_machine
+from prompts import CREATIVE, REPEATING
 
 ROWS = (1, 2, 4, 8, 16, 32)
 CONTEXT = 256
