@@ -17,6 +17,9 @@ fail() {
   echo "run_sanitized.sh: $1" >&2
   exit 1
 }
+python=$(command -v "$python") || fail "there is no ${PYTHON:-python3}"
+python=$(cd "$(dirname "$python")" && pwd)/$(basename "$python")  # absolute, but a link still: it names its environment
+export PATH=$(dirname "$python"):$PATH                              # where the extra 'dev' puts cmake
 "$python" -c 'import nanobind, pytest' || fail "$python lacks nanobind or pytest; install the package's extra 'dev'"
 cmake=$(command -v cmake || true)
 [ -n "$cmake" ] || fail "cmake is not on the PATH"
@@ -26,7 +29,7 @@ libstdcxx=$("$compiler" -print-file-name=libstdc++.so)
 
 mkdir -p build
 "$cmake" -S native -B "$build" -DHEADSTART_SANITIZE=ON -DCMAKE_CXX_COMPILER="$compiler" \
-  -DPython_EXECUTABLE="$(command -v "$python")" >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
+  -DPython_EXECUTABLE="$python" >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
 "$cmake" --build "$build" --target _native --parallel 2 >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
 
 # the package as it stands in the source, but for the module
