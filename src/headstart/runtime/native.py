@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -193,12 +194,12 @@ class NativeTrunk:
         return PassProfile(*self._native.take_profile())
 
     def read_bandwidth(self, num_bytes: int) -> float:
-        """Bytes a second at which this trunk's threads can read memory: the best of a few tries.
+        """Bytes a second at which this trunk's threads read memory: the median of a few tries.
 
         Args:
             num_bytes: read in order, each byte once; to compare with a pass, `weight_bytes`.
         """
-        return num_bytes / min(self._native.time_reading(num_bytes) for _ in range(5))
+        return num_bytes / statistics.median(self._native.time_reading(num_bytes) for _ in range(5))
 
     def make_cache(self, num_pages: int) -> None:
         """See `Trunk.make_cache`."""
