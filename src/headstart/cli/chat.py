@@ -6,16 +6,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from headstart.cli.flags import EngineFlags, SamplingFlags
+from headstart.cli.flags import EngineFlags, ModelName, SamplingFlags
 
 _ENGINE = EngineFlags()
 _SAMPLING = SamplingFlags()
 
 
 def chat(
-    model: Annotated[
-        str, Parameter(help="A .gguf file, a folder, a name on the hub, or smollm2 for the packaged model.")
-    ],
+    model: ModelName,
     /,
     *,
     system: Annotated[str | None, Parameter(help="The instruction before the conversation.")] = None,

@@ -8,7 +8,6 @@ from typing import TextIO
 
 from headstart.cli.opening import OpenedModel
 from headstart.cli.results import draft_account
-from headstart.cli.terminal import AnswerWriter
 from headstart.cli.writing import write_answer
 from headstart.engine import token_hash
 from headstart.records import Completion, SamplingParams
@@ -106,13 +105,7 @@ def _write(opened: OpenedModel, prompt: str, max_tokens: int, *, drafts: bool, s
         tokens = tokenizer.encode_chat([{"role": "user", "content": prompt}])
     params = SamplingParams(max_tokens=max_tokens)
     with opened.make_engine(drafts=drafts) as engine:
-        if stream is None:
-            return write_answer(engine, tokens, params, lambda event: None)
-        writer = AnswerWriter(stream, tokenizer.stream())
-        try:
-            return write_answer(engine, tokens, params, writer.write)
-        finally:
-            writer.end()
+        return write_answer(engine, tokens, params, stream)
 
 
 def _median_speed(runs: tuple[Completion, ...]) -> float:

@@ -8,7 +8,6 @@ import sys
 from headstart.cli.lines import is_interactive
 from headstart.cli.opening import OpenedModel
 from headstart.cli.results import completion_document, print_json, print_summary
-from headstart.cli.terminal import AnswerWriter
 from headstart.cli.writing import write_answer
 from headstart.errors import HeadstartError
 from headstart.records import Completion, SamplingParams
@@ -82,16 +81,10 @@ class Conversation:
         """Write the answer to the last message; Ctrl-C leaves a part of it."""
         engine = self._engine
         prompt = engine.encode_chat(self._messages)
+        completion = write_answer(engine, prompt, self._params, stream=None if self._json else sys.stdout)
         if self._json:
-            completion = write_answer(engine, prompt, self._params, lambda event: None)
             print_json(completion_document(completion, self._params, self._opened))
-            return completion
-        writer = AnswerWriter(sys.stdout, engine.tokenizer.stream())
-        try:
-            completion = write_answer(engine, prompt, self._params, writer.write)
-        finally:
-            writer.end()
-        if is_interactive():
+        elif is_interactive():
             print_summary(completion, self._params)
         return completion
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from headstart.cli import status
-from headstart.cli.flags import EngineFlags
+from headstart.cli.flags import EngineFlags, ModelName
 from headstart.errors import ConfigError
 
 _ENGINE = EngineFlags()
@@ -28,9 +28,7 @@ pages, but they are asked to leave their coats at the door, for the stairs are n
 
 def demo(
     *,
-    model: Annotated[
-        str, Parameter(help="A .gguf file, a folder, a name on the hub, or smollm2 for the packaged model.")
-    ] = "smollm2",
+    model: ModelName = "smollm2",
     max_tokens: Annotated[int, Parameter(help="Tokens to write at most.")] = 128,
     engine: EngineFlags = _ENGINE,
     json: Annotated[bool, Parameter(help="Print nothing but one JSON document.")] = False,

@@ -12,6 +12,11 @@ from headstart.records import SamplingParams
 
 _LIBRARY = SamplingParams()
 
+ModelName = Annotated[
+    str, Parameter(help="A .gguf file, a folder, a name on the hub, or smollm2 for the packaged model.")
+]
+"""The model that a verb works with."""
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +30,9 @@ class EngineFlags:
             "The text is the same with all."
         ),
     ] = "auto"
-    threads: Annotated[int | None, Parameter(help="CPU threads; all physical cores by default.")] = None
+    threads: Annotated[
+        int | None, Parameter(help="CPU threads; by default as many as the process may use at once.")
+    ] = None
     weights: Annotated[
         str, Parameter(help="Compute with the file's own formats (stored), or convert: f32, bf16, int8, int8-row.")
     ] = "stored"

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from headstart.cli import status
-from headstart.cli.flags import EngineFlags, SamplingFlags
+from headstart.cli.flags import EngineFlags, ModelName, SamplingFlags
 from headstart.errors import ConfigError
 
 _ENGINE = EngineFlags()
@@ -16,9 +16,7 @@ _SAMPLING = SamplingFlags()
 
 
 def generate(
-    model: Annotated[
-        str, Parameter(help="A .gguf file, a folder, a name on the hub, or smollm2 for the packaged model.")
-    ],
+    model: ModelName,
     prompt: Annotated[str, Parameter(help="The text to go on from; - reads it from stdin.", allow_leading_hyphen=True)],
     /,
     *,
@@ -41,22 +39,16 @@ def generate(
     # late: they bring numpy and the native module, which --help can do without
     from headstart.cli.opening import open_model
     from headstart.cli.results import completion_document, print_json, print_summary
-    from headstart.cli.terminal import AnswerWriter
     from headstart.cli.writing import write_answer
 
     opened = open_model(model, engine)
     writing_engine = opened.make_engine()
     messages = ([] if system is None else [{"role": "system", "content": system}]) + [{"role": "user", "content": text}]
     tokens = writing_engine.encode_chat(messages) if chat else writing_engine.tokenizer.encode(text)
+    completion = write_answer(writing_engine, tokens, params, stream=None if json else sys.stdout)
     if json:
-        completion = write_answer(writing_engine, tokens, params, lambda event: None)
         print_json(completion_document(completion, params, opened))
     else:
-        writer = AnswerWriter(sys.stdout, writing_engine.tokenizer.stream())
-        try:
-            completion = write_answer(writing_engine, tokens, params, writer.write)
-        finally:
-            writer.end()
         print_summary(completion, params)
     return status.INTERRUPTED if completion.finish_reason == "cancelled" else None
 

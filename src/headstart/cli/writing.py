@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import TextIO
 
 from headstart.cli.interrupt import Interrupt
 from headstart.cli.progress import progress_bar
+from headstart.cli.terminal import AnswerWriter
 from headstart.engine import Engine
 from headstart.records import Completion, Event, SamplingParams
 
@@ -14,22 +16,29 @@ from headstart.records import Completion, Event, SamplingParams
 LONG_PROMPT = 512
 
 
-def write_answer(
-    engine: Engine, prompt: str | Sequence[int], params: SamplingParams, show: Callable[[Event], None]
-) -> Completion:
+def write_answer(engine: Engine, tokens: Sequence[int], params: SamplingParams, stream: TextIO | None) -> Completion:
     """Write on from a prompt. Ctrl-C ends it early, with the finish reason "cancelled".
 
     Args:
         engine: an idle one.
-        prompt: text or token ids.
+        tokens: the prompt.
         params: how to choose and when to end.
-        show: called with each event.
+        stream: where the text is shown as it becomes final, if anywhere.
 
     Raises:
         HeadstartError: as `Engine.submit` and `Engine.completion`.
         KeyboardInterrupt: Ctrl-C was pressed twice.
     """
-    tokens = engine.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+    if stream is None:
+        return _write(engine, tokens, params, lambda event: None)
+    writer = AnswerWriter(stream, engine.tokenizer.stream())
+    try:
+        return _write(engine, tokens, params, writer.write)
+    finally:
+        writer.end()
+
+
+def _write(engine: Engine, tokens: Sequence[int], params: SamplingParams, show: Callable[[Event], None]) -> Completion:
     sequence_id = engine.submit(tokens, params)
     with Interrupt() as interrupt, ExitStack() as bar:
         show_share = None

@@ -110,7 +110,7 @@ class Engine:
         Args:
             source: what `headstart.checkpoint.open_checkpoint` takes.
             draft: "lookup" or "auto" (from the text so far), "model:PATH" (by a smaller model) or "none".
-            threads: CPU threads; all physical cores by default.
+            threads: CPU threads; by default as many as the process may use at once.
             weights: "stored" as in the file, or a `headstart.runtime.native.WeightFormat`.
             **settings: those of `Engine`.
 

@@ -55,7 +55,7 @@ def load_parts(
     Args:
         source: what `open_checkpoint` takes.
         draft: one of `DRAFT_KINDS`. A drafting model runs with its stored weights.
-        threads: CPU threads; all physical cores by default.
+        threads: CPU threads; by default as many as the process may use at once.
         weights: "stored" as in the file, or one of `headstart.runtime.native.WeightFormat`.
         max_batch, cache_tokens: of the engine to come; a drafting model's cache is made for as much.
         progress: called with the share of the weights that is loaded, 0 to 1.

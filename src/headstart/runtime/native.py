@@ -40,7 +40,7 @@ def load_trunk(
 
     Args:
         checkpoint: the opened model.
-        threads: how many work together; the usable cores unless given.
+        threads: how many work together; by default as many as the process may use at once.
         weights: "stored" keeps the file's formats; "int8" and "int8-row"
             quantise every matrix on the way in, by groups of 32 inputs or by
             output (a second rounding, if the file is quantised already); "bf16"
@@ -176,7 +176,7 @@ class NativeTrunk:
 
     @property
     def instruction_set(self) -> str:
-        """The kernels that run: "avx512vnni", "avx2" or "portable"."""
+        """The kernels that run: "amx", "avx512vnni", "avx2" or "portable"."""
         return str(self._native.instruction_set)
 
     @property
