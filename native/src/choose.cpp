@@ -25,12 +25,25 @@ double gumbel_bound(uint32_t bits) { return (std::countl_zero(~bits) + 1) * 0.69
 
 // the lowest index of the highest value; of a NaN, if there is one
 int32_t highest_of(const std::vector<double>& values) {
-  size_t best = 0;
-  for (size_t i = 1; i < values.size(); ++i) {
-    if (!(values[i] <= values[best])) best = i;
-    if (std::isnan(values[best])) break;
+  constexpr size_t kLanes = 8;  // independent, so that the compiler can keep them in vectors
+  double highest[kLanes];
+  std::fill_n(highest, kLanes, kNothing);
+  int broken = 0;
+  const size_t whole = values.size() / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      highest[lane] = value > highest[lane] ? value : highest[lane];
+      broken |= value != value;
+    }
   }
-  return static_cast<int32_t>(best);
+  double top = *std::max_element(highest, highest + kLanes);
+  for (size_t i = whole; i < values.size(); ++i) {
+    top = std::max(top, values[i]);
+    broken |= values[i] != values[i];
+  }
+  const auto sought = [&](double value) { return broken ? value != value : value == top; };
+  return static_cast<int32_t>(std::find_if(values.begin(), values.end(), sought) - values.begin());
 }
 
 [[noreturn]] void refuse_logits(const float* logits, int vocab_size) {
@@ -170,74 +183,82 @@ static void cut_ranking(std::vector<int32_t>& ranking, double share, Weight&& we
   ranking.resize(kept);
 }
 
+// Takes tokens within a growing distance of the top into scratch.ranking, unsorted, until they suffice.
+template <class Suffices>
+static void take_likeliest(const Kernels& kernels, ChooseScratch& scratch, double top, Suffices&& suffices) {
+  const int vocab_size = static_cast<int>(scratch.scaled.size());
+  scratch.found.resize(scratch.scaled.size());
+  for (double distance = 2.0;; distance *= 2.0) {
+    const double limit = distance < 2000.0 ? top - distance : -std::numeric_limits<double>::max();
+    const int count = kernels.at_least(scratch.scaled.data(), vocab_size, limit, scratch.found.data());
+    scratch.ranking.assign(scratch.found.begin(), scratch.found.begin() + count);
+    if (suffices() || distance >= 2000.0) return;
+  }
+}
+
 // Top-p: of what scratch.ranking holds, or of all tokens if it is empty.
-void Chooser::keep_nucleus(const Kernels& kernels, ChooseScratch& scratch) const {
+void Chooser::keep_nucleus(const Kernels& kernels, double top, ChooseScratch& scratch) const {
   const std::vector<double>& scaled = scratch.scaled;
   std::vector<int32_t>& ranking = scratch.ranking;
   std::vector<double>& weights = scratch.weights;
   if (!ranking.empty()) {
-    const double top = scaled[static_cast<size_t>(ranking[0])];
     weights.resize(ranking.size());
     for (size_t i = 0; i < ranking.size(); ++i) weights[i] = scaled[static_cast<size_t>(ranking[i])];
     const double total = kernels.exponentials(weights.data(), top, static_cast<int>(weights.size()), weights.data());
     return cut_ranking(ranking, law_.top_p * total, [&](size_t i) { return weights[i]; });
   }
-  const double top = scaled[static_cast<size_t>(highest_of(scaled))];
   weights.resize(scaled.size());
   const double share = law_.top_p * kernels.exponentials(scaled.data(), top, law_.vocab_size, weights.data());
-  // sort only as many as can matter: those within a growing distance of the top
-  for (double distance = 2.0, held = 0.0; held <= share * (1.0 + 1e-9) && distance < 2000.0; distance *= 2.0) {
-    ranking.clear();
-    held = 0.0;
-    for (int32_t token = 0; token < law_.vocab_size; ++token) {
-      if (scaled[static_cast<size_t>(token)] < top - distance) continue;
-      ranking.push_back(token);
-      held += weights[static_cast<size_t>(token)];
-    }
-  }
+  // sort only as many as can matter
+  const auto hold_share = [&] {
+    double held = 0.0;
+    for (const int32_t token : ranking) held += weights[static_cast<size_t>(token)];
+    return held > share * (1.0 + 1e-9);
+  };
+  take_likeliest(kernels, scratch, top, hold_share);
   std::sort(ranking.begin(), ranking.end(), by_rank(scaled));
   cut_ranking(ranking, share, [&](size_t i) { return weights[static_cast<size_t>(ranking[i])]; });
 }
 
 // The tokens that top-k, top-p and min-p leave, in scratch.ranking; empty if they leave all.
-void Chooser::rank(const Kernels& kernels, ChooseScratch& scratch) const {
+void Chooser::rank(const Kernels& kernels, double top, ChooseScratch& scratch) const {
   const std::vector<double>& scaled = scratch.scaled;
   std::vector<int32_t>& ranking = scratch.ranking;
   ranking.clear();
   if (law_.top_k > 0 && law_.top_k < law_.vocab_size) {
-    std::vector<int32_t> all(scaled.size());
-    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
-    ranking.resize(static_cast<size_t>(law_.top_k));
-    std::partial_sort_copy(all.begin(), all.end(), ranking.begin(), ranking.end(), by_rank(scaled));
+    const size_t k = static_cast<size_t>(law_.top_k);
+    take_likeliest(kernels, scratch, top, [&] { return ranking.size() >= k; });
+    const size_t kept = std::min(k, ranking.size());  // fewer only if the rest is barred
+    std::partial_sort(ranking.begin(), ranking.begin() + static_cast<ptrdiff_t>(kept), ranking.end(), by_rank(scaled));
+    ranking.resize(kept);
   }
-  if (law_.top_p < 1) keep_nucleus(kernels, scratch);
+  if (law_.top_p < 1) keep_nucleus(kernels, top, scratch);
   if (law_.min_p > 0) {
-    const double top = scaled[static_cast<size_t>(highest_of(scaled))];
-    const auto likely = [&](int32_t t) { return std::exp(scaled[static_cast<size_t>(t)] - top) >= law_.min_p; };
     if (ranking.empty()) {
       const double lowest = top + std::log(law_.min_p) - 1e-6;  // spares most tokens the exponential
-      for (int32_t token = 0; token < law_.vocab_size; ++token) {
-        if (scaled[static_cast<size_t>(token)] >= lowest && likely(token)) ranking.push_back(token);
-      }
-    } else {
-      std::erase_if(ranking, [&](int32_t token) { return !likely(token); });
+      scratch.found.resize(scaled.size());
+      const int count = kernels.at_least(scaled.data(), law_.vocab_size, lowest, scratch.found.data());
+      ranking.assign(scratch.found.begin(), scratch.found.begin() + count);
     }
+    std::erase_if(ranking, [&](int32_t t) { return std::exp(scaled[static_cast<size_t>(t)] - top) < law_.min_p; });
   }
 }
 
 int32_t Chooser::sample(int position, const Kernels& kernels, ChooseScratch& scratch) const {
-  scratch.scaled.resize(scratch.adjusted.size());
-  for (size_t i = 0; i < scratch.scaled.size(); ++i) scratch.scaled[i] = scratch.adjusted[i] / law_.temperature;
-  const int32_t likeliest = highest_of(scratch.scaled);
-  check_highest(scratch.scaled[static_cast<size_t>(likeliest)]);
-  rank(kernels, scratch);
-  scratch.noise.resize(scratch.scaled.size());
+  std::vector<double>& scaled = scratch.scaled;
+  scaled.resize(scratch.adjusted.size());
+  kernels.divide(scratch.adjusted.data(), law_.temperature, law_.vocab_size, scaled.data());
+  const int32_t likeliest = highest_of(scaled);
+  const double top = scaled[static_cast<size_t>(likeliest)];
+  check_highest(top);
+  rank(kernels, top, scratch);
+  scratch.noise.resize(scaled.size());
   kernels.noise_bits(position_key(law_.seed, position), law_.vocab_size, scratch.noise.data());
 
   double best = kNothing;
   int32_t token = likeliest;
   const auto consider = [&](int32_t t) {
-    const double logit = scratch.scaled[static_cast<size_t>(t)];
+    const double logit = scaled[static_cast<size_t>(t)];
     const uint32_t bits = scratch.noise[static_cast<size_t>(t)];
     if (logit + gumbel_bound(bits) < best) return;  // most end here, without a logarithm
     const double score = logit + gumbel(bits);
@@ -247,10 +268,22 @@ int32_t Chooser::sample(int position, const Kernels& kernels, ChooseScratch& scr
     }
   };
   consider(likeliest);  // a high mark to begin with
-  if (scratch.ranking.empty()) {
-    for (int32_t t = 0; t < law_.vocab_size; ++t) consider(t);
-  } else {
+  if (!scratch.ranking.empty()) {
     for (const int32_t t : scratch.ranking) consider(t);
+    return token;
+  }
+  // Of all tokens only two kinds can reach the mark: those whose noise is rare, one in a thousand,
+  // and those so likely that less noise will do.
+  constexpr int kRareZeros = 10;
+  constexpr uint32_t kRare = ~(UINT32_MAX >> kRareZeros);  // bits from here on begin with ten ones
+  scratch.found.resize(scaled.size());
+  int32_t* found = scratch.found.data();
+  const double likely = best - gumbel_bound(kRare - 1);
+  for (int i = 0, count = kernels.at_least(scaled.data(), law_.vocab_size, likely, found); i < count; ++i) {
+    consider(found[i]);
+  }
+  for (int i = 0, count = kernels.bits_at_least(scratch.noise.data(), law_.vocab_size, kRare, found); i < count; ++i) {
+    consider(found[i]);
   }
   return token;
 }
@@ -263,9 +296,14 @@ void Chooser::report(const Kernels& kernels, ChooseScratch& scratch, Chosen& cho
       std::log(kernels.exponentials(adjusted.data(), top, law_.vocab_size, scratch.weights.data()));
   const auto logprob = [&](int32_t token) { return adjusted[static_cast<size_t>(token)] - top - log_total; };
   chosen.logprob = logprob(chosen.token);
-  std::vector<int32_t> all(adjusted.size()), best(static_cast<size_t>(std::min(law_.num_logprobs, law_.vocab_size)));
-  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int32_t>(i);
-  std::partial_sort_copy(all.begin(), all.end(), best.begin(), best.end(), by_rank(adjusted));
+  // the likeliest few, by the same way as top-k
+  scratch.scaled = adjusted;
+  const size_t wanted = static_cast<size_t>(std::min(law_.num_logprobs, law_.vocab_size));
+  std::vector<int32_t>& best = scratch.ranking;
+  take_likeliest(kernels, scratch, top, [&] { return best.size() >= wanted; });
+  const size_t num_best = std::min(wanted, best.size());
+  std::partial_sort(best.begin(), best.begin() + static_cast<ptrdiff_t>(num_best), best.end(), by_rank(adjusted));
+  best.resize(num_best);
   for (const int32_t token : best) {
     if (adjusted[static_cast<size_t>(token)] > kNothing) chosen.top.emplace_back(token, logprob(token));
   }

@@ -46,7 +46,7 @@ struct Chosen {
 struct ChooseScratch {
   std::vector<double> adjusted, scaled, weights;
   std::vector<uint32_t> noise;
-  std::vector<int32_t> ranking;
+  std::vector<int32_t> ranking, found;
 };
 
 class Chooser {
@@ -70,8 +70,8 @@ class Chooser {
   void penalise(std::span<const int32_t> path, std::vector<double>& adjusted) const;
   void penalise_token(int32_t token, int count, std::vector<double>& adjusted) const;
   int32_t sample(int position, const Kernels& kernels, ChooseScratch& scratch) const;
-  void rank(const Kernels& kernels, ChooseScratch& scratch) const;
-  void keep_nucleus(const Kernels& kernels, ChooseScratch& scratch) const;
+  void rank(const Kernels& kernels, double top, ChooseScratch& scratch) const;
+  void keep_nucleus(const Kernels& kernels, double top, ChooseScratch& scratch) const;
   void report(const Kernels& kernels, ChooseScratch& scratch, Chosen& chosen) const;
 
   Law law_;

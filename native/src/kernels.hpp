@@ -61,6 +61,11 @@ struct Kernels {
   void (*scale)(float* x, int k, float factor);
   // index of the highest value, the lowest such index in a tie; -1 if any value is NaN
   int (*argmax)(const float* x, int count);
+  // out[i] = x[i] / divisor
+  void (*divide)(const double* x, double divisor, int count, double* out);
+  // indices, ascending, of what is at least `limit`; returns how many. Fast where they are few.
+  int (*at_least)(const double* x, int count, double limit, int32_t* out);
+  int (*bits_at_least)(const uint32_t* x, int count, uint32_t limit, int32_t* out);
   // out[i] = e^(x[i] - top), to the last bit or two; returns their sum, eight interleaved sums folded
   double (*exponentials)(const double* x, double top, int count, double* out);
   // reads memory in order and returns a sum over it: how fast can it be read at all?

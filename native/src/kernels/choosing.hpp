@@ -31,6 +31,34 @@ int argmax(const float* x, int count) {
   return 0;
 }
 
+void divide(const double* x, double divisor, int count, double* out) {
+  for (int i = 0; i < count; ++i) out[i] = x[i] / divisor;
+}
+
+template <class Number>
+inline int find_at_least(const Number* x, int count, Number limit, int32_t* out) {
+  constexpr int kChunk = 64;  // looked at as a whole first
+  int found = 0, i = 0;
+  for (; i + kChunk <= count; i += kChunk) {
+    int any = 0;
+    for (int j = 0; j < kChunk; ++j) any |= x[i + j] >= limit;
+    if (any == 0) continue;
+    for (int j = i; j < i + kChunk; ++j) {
+      if (x[j] >= limit) out[found++] = j;
+    }
+  }
+  for (; i < count; ++i) {
+    if (x[i] >= limit) out[found++] = i;
+  }
+  return found;
+}
+
+int at_least(const double* x, int count, double limit, int32_t* out) { return find_at_least(x, count, limit, out); }
+
+int bits_at_least(const uint32_t* x, int count, uint32_t limit, int32_t* out) {
+  return find_at_least(x, count, limit, out);
+}
+
 // Plain loops that the compiler turns into vectors: no fused operations, so the bits are the same.
 double exponentials(const double* x, double top, int count, double* out) {
   constexpr double kRound = 0x1.8p52;  // adding it leaves the nearest integer in the low bits
