@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +26,9 @@ from rich.table import Table
 from headstart import Engine, HeadstartError, SamplingParams, __version__
 from headstart.checkpoint import Checkpoint, open_checkpoint, packaged_model
 from headstart.engine import token_hash
+from headstart.engine.cache import num_pages_for
 from headstart.runtime.native import NativeTrunk, load_trunk
+from headstart.runtime.protocol import Rows
 from headstart.testing.passes import rows_of_one
 from peer_workers.machine import describe_machine
 from prompts import CREATIVE, REPEATING
@@ -73,12 +75,22 @@ def time_passes(run: Callable[[], object], repeats: int) -> Spread:
     return Spread.of(times)
 
 
+def passes_after_context(trunk: NativeTrunk, row_counts: Sequence[int]) -> dict[int, Rows]:
+    """Passes of some sizes after 256 tokens, which are in the cache."""
+    most = max(row_counts)
+    tokens = random_tokens(trunk, CONTEXT + most)
+    trunk.make_cache(num_pages_for(CONTEXT + most))
+    trunk.forward(rows_of_one(tokens[:CONTEXT], wanted=[CONTEXT - 1]))
+    return {count: rows_of_one(tokens[CONTEXT : CONTEXT + count], committed=CONTEXT) for count in row_counts}
+
+
+def random_tokens(trunk: NativeTrunk, count: int) -> list[int]:
+    return np.random.default_rng(0).integers(0, trunk.vocab_size, count).tolist()
+
+
 def cost_curve(trunk: NativeTrunk, repeats: int) -> dict[int, Spread]:
     """Time of a pass over R rows after 256 tokens of context, sizes taken in turn."""
-    tokens = np.random.default_rng(0).integers(0, trunk.vocab_size, CONTEXT + max(ROWS)).tolist()
-    trunk.make_cache((CONTEXT + max(ROWS)) // 16 + 1)
-    trunk.forward(rows_of_one(tokens[:CONTEXT], wanted=[CONTEXT - 1]))
-    passes = {count: rows_of_one(tokens[CONTEXT : CONTEXT + count], committed=CONTEXT) for count in ROWS}
+    passes = passes_after_context(trunk, ROWS)
     times: dict[int, list[float]] = {count: [] for count in ROWS}
     for count in ROWS * (repeats + 1):
         started = time.perf_counter()
@@ -89,10 +101,7 @@ def cost_curve(trunk: NativeTrunk, repeats: int) -> dict[int, Spread]:
 
 def bandwidth_shares(trunk: NativeTrunk, repeats: int) -> dict[str, float]:
     """Weights read by plain steps, over what this machine can read in the same time."""
-    tokens = np.random.default_rng(0).integers(0, trunk.vocab_size, CONTEXT + 1).tolist()
-    trunk.make_cache(CONTEXT // 16 + 1)
-    trunk.forward(rows_of_one(tokens[:CONTEXT], wanted=[CONTEXT - 1]))
-    step = rows_of_one(tokens[CONTEXT:], committed=CONTEXT)
+    step = passes_after_context(trunk, (1,))[1]
     shares: dict[str, list[float]] = {"step": [], "products": [], "read_gb_per_s": []}
     for _ in range(repeats):
         bandwidth = trunk.read_bandwidth(trunk.weight_bytes)
@@ -111,9 +120,8 @@ def bandwidth_shares(trunk: NativeTrunk, repeats: int) -> dict[str, float]:
 
 def prefill_speed(trunk: NativeTrunk, repeats: int) -> Spread:
     """Prompt tokens a second, 512 at once."""
-    tokens = np.random.default_rng(0).integers(0, trunk.vocab_size, PREFILL).tolist()
-    trunk.make_cache(PREFILL // 16)
-    rows = rows_of_one(tokens, wanted=[PREFILL - 1])
+    trunk.make_cache(num_pages_for(PREFILL))
+    rows = rows_of_one(random_tokens(trunk, PREFILL), wanted=[PREFILL - 1])
     times = time_passes(lambda: trunk.forward(rows), repeats)
     return Spread(*(PREFILL / ms * 1e3 for ms in (times.median, times.highest, times.lowest)))
 

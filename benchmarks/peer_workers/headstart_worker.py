@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import numpy as np
 from protocol import Loaded, Worker, serve
 
 from headstart import Engine, SamplingParams, __version__
 from headstart.checkpoint import open_checkpoint
 from headstart.runtime.native import load_trunk
-from headstart.runtime.protocol import PAGE_TOKENS, Choice, Rows
+from headstart.runtime.protocol import Choice
+from headstart.testing.passes import rows_of_one
 
 
 class Headstart(Worker):
@@ -51,17 +51,7 @@ class Headstart(Worker):
 
     def _run(self, committed: int, count: int) -> float:
         """Milliseconds of one pass over `count` tokens in a chain, their choices included."""
-        order = np.arange(count, dtype=np.int32)
-        num_pages = -(-(committed + count) // PAGE_TOKENS)
-        rows = Rows(
-            tokens=(11 * order) % 1000 + 100,
-            positions=committed + order,
-            parents=order - 1,
-            sequences=np.zeros(count, dtype=np.int32),
-            page_tables=[np.arange(num_pages, dtype=np.int32)],
-            committed=np.array([committed], dtype=np.int32),
-            wanted=order,
-        )
+        rows = rows_of_one([11 * row % 1000 + 100 for row in range(count)], committed=committed)
         chooser = self._trunk.make_chooser(SamplingParams(), 0, (0,), ())
         choices = [Choice(row, chooser, committed + row + 1, ()) for row in range(count)]
         start = time.perf_counter()

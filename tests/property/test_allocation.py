@@ -36,8 +36,8 @@ def curves(draw: st.DrawFn) -> CostCurve:
     return CostCurve(points)
 
 
-def rate(selected: list[float], fixed_rows: int, cost: CostCurve, draft_cost_s: float) -> float:
-    return (fixed_rows + sum(selected)) / (cost.cost(fixed_rows + len(selected)) + draft_cost_s)
+def rate(selected: list[float], fixed_rows: int, cost: CostCurve) -> float:
+    return (fixed_rows + sum(selected)) / cost.cost(fixed_rows + len(selected))
 
 
 def every_choice(tree: Tree) -> list[list[float]]:
@@ -49,22 +49,20 @@ def every_choice(tree: Tree) -> list[list[float]]:
     return choices
 
 
-@given(st.lists(trees(), min_size=1, max_size=2), st.integers(0, 3), curves(), st.integers(1, 12), st.floats(0, 1))
-def test_no_choice_of_nodes_is_faster(
-    drafts: list[Tree], prompt_rows: int, cost: CostCurve, max_rows: int, draft_cost_s: float
-) -> None:
+@given(st.lists(trees(), min_size=1, max_size=2), st.integers(0, 3), curves(), st.integers(1, 12))
+def test_no_choice_of_nodes_is_faster(drafts: list[Tree], prompt_rows: int, cost: CostCurve, max_rows: int) -> None:
     fixed_rows = len(drafts) + prompt_rows
-    given_rows = allocate(drafts, fixed_rows, cost, max_rows, draft_cost_s)
+    given_rows = allocate(drafts, fixed_rows, cost, max_rows)
     selected = [probability for tree in given_rows for probability in tree.path_probabilities]
-    plain = rate([], fixed_rows, cost, draft_cost_s)
+    plain = rate([], fixed_rows, cost)
     best = max(
-        rate([probability for part in choice for probability in part], fixed_rows, cost, draft_cost_s)
+        rate([probability for part in choice for probability in part], fixed_rows, cost)
         for choice in product(*map(every_choice, drafts))
         if fixed_rows + sum(map(len, choice)) <= max(max_rows, fixed_rows)
     )
     assert fixed_rows + len(selected) <= max(max_rows, fixed_rows)
     if selected:
-        chosen_rate = rate(selected, fixed_rows, cost, draft_cost_s)
+        chosen_rate = rate(selected, fixed_rows, cost)
         assert chosen_rate > plain
         assert chosen_rate >= best * (1 - 1e-12)
     else:

@@ -33,8 +33,10 @@ class Spelling(Protocol):
         """The bytes a token stands for."""
 
 
-def _byte_characters() -> dict[str, int]:
-    """GPT-2's alphabet: printable Latin-1 stands for itself, the other bytes for U+0100 and on.
+def byte_characters() -> dict[str, int]:
+    """The byte that each character of GPT-2's alphabet stands for.
+
+    Printable Latin-1 stands for itself, U+0100 and on for the other bytes.
 
     Source: https://github.com/openai/gpt-2, `encoder.bytes_to_unicode`.
     """
@@ -43,7 +45,7 @@ def _byte_characters() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(0x100 + index): byte for index, byte in enumerate(others)}
 
 
-_BYTE_OF_CHARACTER = _byte_characters()
+_BYTE_OF_CHARACTER = byte_characters()
 
 
 @dataclass(frozen=True, slots=True)

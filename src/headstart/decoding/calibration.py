@@ -77,8 +77,7 @@ class Calibrator:
             raw: the drafter's own, given that the guesses before it are accepted.
             depth: of the guess, from 1.
         """
-        depth_class = min(depth, _NUM_DEPTH_CLASSES) - 1
-        cell = depth_class * _NUM_BINS + bisect_right(_BIN_EDGES, raw)
+        depth_class, cell = _place(raw, depth)
         prior = raw * self._trust(depth_class)
         return (PRIOR_WEIGHT * prior + self._accepted[cell]) / (PRIOR_WEIGHT + self._observed[cell])
 
@@ -132,13 +131,18 @@ class Calibrator:
         return min((TRUST_WEIGHT + accepted) / (TRUST_WEIGHT + promised), 1.0)
 
     def _count(self, raw: float, depth: int, accepted: bool) -> None:
-        depth_class = min(depth, _NUM_DEPTH_CLASSES) - 1
-        cell = depth_class * _NUM_BINS + bisect_right(_BIN_EDGES, raw)
+        depth_class, cell = _place(raw, depth)
         keep = 1.0 - FORGETTING
         self._accepted[cell] = keep * self._accepted[cell] + accepted
         self._observed[cell] = keep * self._observed[cell] + 1.0
         self._accepted_in_class[depth_class] = keep * self._accepted_in_class[depth_class] + accepted
         self._promised_in_class[depth_class] = keep * self._promised_in_class[depth_class] + raw
+
+
+def _place(raw: float, depth: int) -> tuple[int, int]:
+    """The depth class of a guess, and the cell of its bin."""
+    depth_class = min(depth, _NUM_DEPTH_CLASSES) - 1
+    return depth_class, depth_class * _NUM_BINS + bisect_right(_BIN_EDGES, raw)
 
 
 def _probability(raw: float) -> float:

@@ -100,26 +100,6 @@ class CostCurve:
         self._observed = observed
         self._refresh()
 
-    def to_json(self) -> dict[str, float]:
-        """The curve as a JSON object: rows (as text, for JSON has no other keys) to seconds."""
-        return {str(rows): seconds for rows, seconds in self.points.items()}
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, float]) -> CostCurve:
-        """The curve that `to_json` wrote.
-
-        Raises:
-            ConfigError: a key is not a number of rows or a value not a time.
-        """
-        try:
-            points = {int(rows): float(seconds) for rows, seconds in document.items()}
-        except (TypeError, ValueError, AttributeError) as error:
-            raise ConfigError(
-                f"Cost curve {document!r}: it must map rows to seconds, e.g. {{'1': 0.004, '8': 0.006}}. "
-                "Delete the stored curve to have it measured anew."
-            ) from error
-        return cls(points)
-
     def _neighbours(self, rows: int) -> list[tuple[int, float]]:
         """The points around `rows`, each with its nearness; nearnesses sum to 1."""
         knots = self._rows

@@ -23,14 +23,13 @@ MARGIN = 0.05
 PROBE_SHARE = 0.01
 
 
-def allocate(
-    trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, max_rows: int, draft_cost_s: float = 0.0
-) -> list[Tree]:
+def allocate(trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, max_rows: int) -> list[Tree]:
     """Give rows to the nodes that raise the rate of kept tokens.
 
     All counts of nodes are tried, not only until the first that does not help:
     C has steps, and a row that does not pay alone may pay with the seven that
-    follow it in its tile.
+    follow it in its tile. What drafting took is spent whatever is decided here,
+    so it does not count; whether to draft at all is asked of `max_useful_nodes`.
 
     Args:
         trees: one for each decoding sequence, calibrated; empty ones are welcome.
@@ -38,9 +37,6 @@ def allocate(
             roots and prompt tokens. At least 1.
         cost: the measured curve.
         max_rows: rows of a pass at most, the fixed ones included.
-        draft_cost_s: seconds already spent on drafting for this pass. They are
-            gone whatever is decided here; whether to draft at all is the
-            question of `max_useful_nodes`.
 
     Returns:
         For each tree the part that is given rows, in the order of `trees`.
@@ -52,11 +48,11 @@ def allocate(
         reverse=True,
     )
     kept_tokens = float(fixed_rows)
-    best_rate = (1 + MARGIN) * kept_tokens / (cost.cost(fixed_rows) + draft_cost_s)
+    best_rate = (1 + MARGIN) * kept_tokens / cost.cost(fixed_rows)
     best_count = 0
     for count, (probability, _) in enumerate(candidates[: max(max_rows - fixed_rows, 0)], start=1):
         kept_tokens += probability
-        rate = kept_tokens / (cost.cost(fixed_rows + count) + draft_cost_s)
+        rate = kept_tokens / cost.cost(fixed_rows + count)
         if rate > best_rate:
             best_rate, best_count = rate, count
 

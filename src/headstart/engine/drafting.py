@@ -69,7 +69,9 @@ class DraftConfig:
 class _Outlook:
     """What drafting can bring at best, for some rounds of the same situation."""
 
-    situation: tuple[int, int, int] = (0, 0, 0)  # sequences that ask, rows that run anyway, rows at most
+    num_askers: int = 0
+    fixed_rows: int = 0  # rows that run anyway
+    max_rows: int = 0
     useful_nodes: int = 0
     min_path_probability: float = 0.0  # by the drafter's own count
     age: int = 0  # rounds since it was worked out
@@ -160,7 +162,6 @@ class Drafting:
         if self._give_whole_trees:
             return trees
         assert self._cost is not None
-        # the cost of asking is spent whatever is given, and small beside a pass: what counts is the next row
         return allocate([self._calibrator.calibrate(tree) for tree in trees], fixed_rows, self._cost, max_rows)
 
     def tell(self, sequence: Sequence, token_ids: SequenceABC[int]) -> None:
@@ -181,7 +182,8 @@ class Drafting:
         if self._cost is None:
             return
         self._num_passes += 1
-        if num_rows > self._outlook.situation[1] or self._num_passes % PLAIN_PASSES == 0:
+        has_drafts = num_rows > self._outlook.fixed_rows
+        if has_drafts or self._num_passes % PLAIN_PASSES == 0:
             self._cost.observe(num_rows, seconds)
 
     def close(self, sequence: Sequence) -> None:
@@ -200,20 +202,21 @@ class Drafting:
         if self._config.policy == "always":
             return self._config.max_nodes
         assert self._cost is not None
-        situation = (num_askers, fixed_rows, max_rows)
-        if situation != self._outlook.situation or self._outlook.age >= REFRESH_ROUNDS:
-            self._outlook = self._look_out(*situation)
-        self._outlook.age += 1
-        return self._probe.nodes_to_ask(
-            self._outlook.useful_nodes, self._draft_cost.cost(1) / self._cost.cost(fixed_rows)
-        )
+        outlook = self._outlook
+        known = (outlook.num_askers, outlook.fixed_rows, outlook.max_rows) == (num_askers, fixed_rows, max_rows)
+        if not known or outlook.age >= REFRESH_ROUNDS:
+            outlook = self._outlook = self._look_out(num_askers, fixed_rows, max_rows)
+        outlook.age += 1
+        return self._probe.nodes_to_ask(outlook.useful_nodes, self._draft_cost.cost(1) / self._cost.cost(fixed_rows))
 
     def _look_out(self, num_askers: int, fixed_rows: int, max_rows: int) -> _Outlook:
         assert self._cost is not None
         most_rows = min(max_rows, fixed_rows + num_askers * self._config.max_nodes)
         hopes = self._calibrator.best_conditionals()
         return _Outlook(
-            situation=(num_askers, fixed_rows, max_rows),
+            num_askers=num_askers,
+            fixed_rows=fixed_rows,
+            max_rows=max_rows,
             useful_nodes=max_useful_nodes(hopes, num_askers, fixed_rows, self._cost, most_rows, *self._draft_cost.line),
             min_path_probability=self._calibrator.least_raw(
                 least_useful_probability(fixed_rows, self._cost, most_rows)
@@ -223,16 +226,17 @@ class Drafting:
     def _ask(self, askers: SequenceABC[Round], num_nodes: int) -> list[Tree]:
         """A valid tree for each; after a fault each is asked alone, to find whose it is."""
         assert self._drafter is not None
-        depths = [min(self._config.max_depth, _depth_left(round_)) for round_ in askers]
+        max_depths = [min(self._config.max_depth, _depth_left(round_)) for round_ in askers]
         least = 0.0 if self._give_whole_trees else self._outlook.min_path_probability
         requests = [
-            DraftRequest(round_.sequence.drafter_state, num_nodes, depth, least)
-            for round_, depth in zip(askers, depths, strict=True)
+            DraftRequest(round_.sequence.drafter_state, num_nodes, max_depth, least)
+            for round_, max_depth in zip(askers, max_depths, strict=True)
         ]
         try:
             trees = self._drafter.propose(requests)
             return [
-                sanitise(tree, self._vocab_size, num_nodes, depth) for tree, depth in zip(trees, depths, strict=True)
+                sanitise(tree, self._vocab_size, num_nodes, max_depth)
+                for tree, max_depth in zip(trees, max_depths, strict=True)
             ]
         except Exception as error:
             if len(askers) > 1:

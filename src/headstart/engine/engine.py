@@ -65,10 +65,13 @@ class Engine:
             trunk: the model that decides.
             tokenizer: for texts.
             drafter: who guesses; `None` decodes plainly.
-            policy, max_nodes, max_depth: how much it guesses; see `DraftConfig`.
-            verification: see `make_verification`.
-            cost_curve: of the trunk; measured here if not given.
-            max_batch, max_rows, prefill_chunk: how much runs at once; see `SchedulerConfig`.
+            policy: "measured" drafts where measured cost and acceptance say that it pays, "always" wherever it can.
+            max_nodes, max_depth: guesses at most for a sequence and pass, and how far ahead.
+            verification: "choice" writes what plain decoding would; for "rejection:..." see `make_verification`.
+            cost_curve: of the trunk; measured here (some ten passes) if it is needed and not given.
+            max_batch: sequences that run at the same time; more of them wait.
+            max_rows: tokens of one pass, drafted ones included; at least `max_batch`.
+            prefill_chunk: tokens of one pass that may go to prompts.
             cache_tokens: tokens cached over all sequences; by default `max_batch` full contexts, at most 512 MiB.
             share_prefixes: whether prompts that begin alike share cache pages.
 
@@ -336,11 +339,6 @@ class Engine:
     def num_waiting(self) -> int:
         """Sequences that wait for admission."""
         return self._scheduler.num_waiting
-
-    @property
-    def drafter_name(self) -> str:
-        """The name of what proposes; "none" for plain decoding."""
-        return self._drafting.name
 
     def check_integrity(self) -> None:
         """Prove the cache accounts.

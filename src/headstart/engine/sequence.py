@@ -67,11 +67,6 @@ class Sequence:
     last_token_s: float | None = None
 
     @property
-    def num_written(self) -> int:
-        """Tokens written so far."""
-        return len(self.tokens) - self.num_prompt
-
-    @property
     def num_pending(self) -> int:
         """Known tokens that have not been run; at least 1 while the sequence lives."""
         committed = self.pages.committed if self.pages is not None else 0

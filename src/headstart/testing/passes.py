@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.runtime.protocol import PAGE_TOKENS, Rows, Trunk
+from headstart.engine.cache import num_pages_for
+from headstart.runtime.protocol import Rows, Trunk
 
 
 def rows_of_one(
@@ -33,7 +34,7 @@ def rows_of_one(
     for parent in parents:
         positions.append(committed if parent < 0 else positions[parent] + 1)
     if page_table is None:
-        page_table = range(-(-(committed + num_rows) // PAGE_TOKENS))
+        page_table = range(num_pages_for(committed + num_rows))
     return Rows(
         tokens=np.asarray(tokens, np.int32),
         positions=np.asarray(positions, np.int32),
@@ -74,5 +75,5 @@ def wanted_logits(trunk: Trunk, rows: Rows) -> NDArray[np.float32]:
 
 def prefill_logits(trunk: Trunk, tokens: Sequence[int]) -> NDArray[np.float32]:
     """Logits [T, V] of a fresh sequence in one pass; makes a cache of its size."""
-    trunk.make_cache(-(-len(tokens) // PAGE_TOKENS))
+    trunk.make_cache(num_pages_for(len(tokens)))
     return wanted_logits(trunk, rows_of_one(tokens))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from headstart.checkpoint.kinds import KINDS
+from headstart.checkpoint.spelling import byte_characters
 from headstart.checkpoint.tensor import Tensor
 from headstart.testing.gguf_writer import write_gguf
 from headstart.testing.quantise import make_tensor
@@ -127,9 +128,8 @@ def _add_block(
 
 def _vocabulary() -> dict[str, Any]:
     """All bytes, frequent pairs and words of English, and the marks of a chat."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = iter(range(0x100, 0x200))  # GPT-2's stand-ins for the other bytes
-    alphabet = [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]
+    characters = byte_characters()
+    alphabet = sorted(characters, key=characters.__getitem__)  # by byte
     space = alphabet[ord(" ")]
     merges = [
         "t h", "th e", "a n", "an d", "i n", "in g", "o n", "e r", "r e", "o u", "o r", "e n", "e s", "s t",

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.drafter import Drafter
 from headstart.engine import Engine
 from headstart.engine.cache import num_pages_for
 from headstart.engine.model_drafter import ModelDraftConfig, ModelDrafter
 from headstart.records import SamplingParams
-from headstart.runtime.protocol import Choice, Rows
+from headstart.runtime.protocol import Choice
 from headstart.testing.byte_tokenizer import ByteTokenizer
+from headstart.testing.passes import rows_of_one
 from headstart.testing.toy_trunk import ToyTrunk
 
 # 38 letters and marks and the bytes of "é" and "€", so that characters can be split between tokens
@@ -70,20 +69,8 @@ def decode_without_engine(
     text = list(prompt)
     chooser = trunk.make_chooser(params, seed, prompt, ())
     for _ in range(num_tokens):
-        order = np.arange(len(text), dtype=np.int32)
-        num_pages = num_pages_for(len(text))
-        trunk.make_cache(num_pages)
-        trunk.forward(
-            Rows(
-                tokens=np.array(text, dtype=np.int32),
-                positions=order,
-                parents=order - np.int32(1),
-                sequences=np.zeros(len(text), dtype=np.int32),
-                page_tables=[np.arange(num_pages, dtype=np.int32)],
-                committed=np.zeros(1, dtype=np.int32),
-                wanted=order[-1:],
-            )
-        )
+        trunk.make_cache(num_pages_for(len(text)))
+        trunk.forward(rows_of_one(text, wanted=[len(text) - 1]))
         (token,), _ = trunk.choose([Choice(0, chooser, len(text), ())])
         chooser.extend([token])
         text.append(token)

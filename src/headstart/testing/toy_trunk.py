@@ -123,12 +123,6 @@ class ToyTrunk:
         for content in (self._slot_digests, self._slot_tokens, self._slot_positions):
             content[destination_slots] = content[source_slots]
 
-    def copy_page(self, source: int, destination: int) -> None:
-        """Copy a page."""
-        for content in (self._slot_digests, self._slot_tokens, self._slot_positions):
-            paged = content.reshape(-1, PAGE_TOKENS)
-            paged[destination] = paged[source]
-
     def _row_logits(self, visible: NDArray[np.int64]) -> NDArray[np.float32]:
         newest = visible[np.argsort(self._slot_positions[visible], kind="stable")[-2:]]
         near = self._seed

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -76,15 +75,3 @@ def test_a_clock_that_stood_still_is_ignored(seconds: float) -> None:
     curve = CostCurve({1: 0.004})
     curve.observe(1, seconds)
     assert curve.points == {1: 0.004}
-
-
-def test_json_round_trip() -> None:
-    curve = CostCurve({1: 0.004, 16: 0.0071})
-    curve.observe(3, 0.005)
-    assert CostCurve.from_json(json.loads(json.dumps(curve.to_json()))).points == curve.points
-
-
-@pytest.mark.parametrize("document", [{"one": 1.0}, {"1": "fast"}, {"1": None}, [1, 2], {}])
-def test_json_that_is_no_curve_is_refused(document: object) -> None:
-    with pytest.raises(ConfigError):
-        CostCurve.from_json(document)  # type: ignore[arg-type]

@@ -57,11 +57,6 @@ def test_drafts_shrink_as_the_batch_grows() -> None:
     assert nodes[0] > nodes[1] > nodes[2] == 0
 
 
-def test_time_already_spent_on_drafting_does_not_speak_for_plain_decoding() -> None:
-    tree = chain(range(4), [0.5] * 4)
-    assert len(allocate([tree], 1, CURVE, 64, draft_cost_s=0.002)[0]) >= len(allocate([tree], 1, CURVE, 64)[0]) > 0
-
-
 def test_a_dear_drafter_is_not_asked_where_a_cheap_one_is() -> None:
     assert max_useful_nodes([0.3], 1, 1, CURVE, 64) > 0
     assert max_useful_nodes([0.3], 1, 1, CURVE, 64, draft_cost_s=0.004) == 0
