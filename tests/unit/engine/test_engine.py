@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ import pytest
 from headstart.decoding.trees import chain
 from headstart.engine import token_hash
 from headstart.errors import CapacityError, ConfigError, HeadstartError
-from headstart.records import SamplingParams
+from headstart.records import Completion, SamplingParams
+from headstart.testing.byte_tokenizer import ByteTokenizer
 from headstart.testing.drafters import BrokenTreeDrafter, OracleDrafter, RaisingDrafter
 from headstart.testing.toy_engine import ALPHABET, VOCAB_SIZE, make_toy_engine
 from headstart.testing.toy_trunk import ToyTrunk
@@ -162,6 +164,56 @@ def test_events_tell_the_same_story_as_the_completion():
     assert [event.finish_reason for event in events] == [None] * (len(events) - 1) + [completion.finish_reason]
     with pytest.raises(ConfigError, match="once"):
         engine.completion(sequence_id)
+
+
+def completion_of_two_second_passes(monkeypatch, drafter=None, **settings):
+    """Six tokens after a prompt of eight that takes two passes, by a clock on which only passes take time."""
+    clock = SimpleNamespace(now=100.0)
+
+    class SlowTrunk(ToyTrunk):
+        def forward(self, rows):
+            super().forward(rows)
+            clock.now += 2.0
+
+    monkeypatch.setattr("headstart.engine.engine.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    engine = make_toy_engine(drafter, trunk=SlowTrunk(VOCAB_SIZE), prefill_chunk=5, **settings)
+    return engine.generate(PROMPT, replace(FREE, max_tokens=6, seed=9, logprobs=2))
+
+
+def test_a_plain_completion_tells_all_there_is_to_tell(monkeypatch):
+    tokens = plain().token_ids[:6]
+    completion = completion_of_two_second_passes(monkeypatch)
+    assert [len(entry.top) for entry in completion.logprobs] == [2] * 6
+    assert replace(completion, logprobs=()) == Completion(
+        text=ByteTokenizer(ALPHABET).decode(tokens),
+        token_ids=tokens,
+        finish_reason="length",
+        prompt_tokens=8,
+        seed=9,
+        rounds=6,
+        drafted=0,
+        accepted=0,
+        accepted_by_depth=(),
+        drafted_by_depth=(),
+        reached_by_depth=(),
+        generation_s=10.0,
+        prefill_s=4.0,
+        drafter="none",
+        verification="choice",
+    )
+    assert (completion.tokens_per_s, completion.mean_acceptance_length) == (0.5, 1.0)
+
+
+def test_a_drafted_completion_tells_how_the_drafts_fared(monkeypatch):
+    drafter = oracle()
+    completion = completion_of_two_second_passes(monkeypatch, drafter, policy="always", max_nodes=3)
+    # four tokens with three guesses right, then two with the one guess for which there was room
+    assert completion.token_ids == plain().token_ids[:6]
+    assert (completion.rounds, completion.drafted, completion.accepted) == (2, 4, 4)
+    assert completion.drafted_by_depth == completion.reached_by_depth == completion.accepted_by_depth == (2, 1, 1)
+    assert (completion.prefill_s, completion.generation_s) == (4.0, 2.0)
+    assert (completion.tokens_per_s, completion.mean_acceptance_length) == (2.5, 3.0)
+    assert completion.drafter == "oracle"
 
 
 def test_a_fresh_seed_is_drawn_and_reported():
