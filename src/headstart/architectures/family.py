@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Settings = Mapping[str, Any]
+from headstart.architectures.settings import Settings, count, real
+from headstart.errors import CheckpointError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,13 +30,27 @@ class Family:
     gguf_features: Mapping[str, Any]
 
 
+def sliding_window(settings: Settings) -> int:
+    """Positions that a layer with a sliding window sees; 0 if the settings have none."""
+    return count(settings, "sliding_window") if settings.get("sliding_window") else 0
+
+
 def layer_windows(settings: Settings) -> tuple[int, ...]:
-    """Sliding windows by layer, from the keys that Qwen configs use."""
-    num_layers: int = settings["num_hidden_layers"]
-    window: int | None = settings.get("sliding_window")
-    if not settings.get("use_sliding_window") or window is None:
+    """Sliding windows by layer, from the keys that Qwen configs use.
+
+    Raises:
+        CheckpointError: the keys contradict each other, or are of the wrong type.
+    """
+    num_layers = count(settings, "num_hidden_layers")
+    window = sliding_window(settings)
+    if not settings.get("use_sliding_window") or not window:
         return (0,) * num_layers
     if kinds := settings.get("layer_types"):
+        if not isinstance(kinds, list) or len(kinds) != num_layers:
+            raise CheckpointError(
+                f"The model's setting 'layer_types' is no list of {num_layers} kinds, one for each layer. "
+                "The file is damaged; fetch it again."
+            )
         return tuple(window if kind == "sliding_attention" else 0 for kind in kinds)
-    first = settings.get("max_window_layers", 0)
+    first = real(settings, "max_window_layers", 0.0)
     return tuple(window if layer >= first else 0 for layer in range(num_layers))

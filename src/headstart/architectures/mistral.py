@@ -1,13 +1,14 @@
 """Mistral: llama with a sliding window. Its GGUF files call themselves llama."""
 
-from headstart.architectures.family import Family
+from headstart.architectures.family import Family, sliding_window
+from headstart.architectures.settings import count
 
 MISTRAL = Family(
     name="mistral",
     gguf_architecture="mistral",
     gguf_interleaves=True,
     huggingface_features=lambda settings: {
-        "windows": (settings.get("sliding_window") or 0,) * settings["num_hidden_layers"],
+        "windows": (sliding_window(settings),) * count(settings, "num_hidden_layers"),
     },
     gguf_features={},
 )

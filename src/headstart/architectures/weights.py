@@ -45,12 +45,13 @@ def place_weights(
         stored = stored_name(name, checkpoint.format)
         tensor = checkpoint.tensors.get(stored)
         if tensor is None:
-            raise CheckpointError(f"The tensor {stored!r} is missing from {checkpoint.path}.")
+            raise CheckpointError(f"The tensor {stored!r} is missing from {checkpoint.path}. Fetch the file again.")
         if name == "embedding":
             shape = (config.vocab_size, config.hidden_size)
         if tensor.shape != shape:
             raise CheckpointError(
-                f"The tensor {stored!r} has shape {list(tensor.shape)}; the settings say {list(shape)}."
+                f"The tensor {stored!r} has shape {list(tensor.shape)}; the settings say {list(shape)}. "
+                "The file is damaged; fetch it again."
             )
         placed[name] = PlacedWeight(tensor, _row_order(checkpoint, family, config, name))
     used = {weight.tensor.name for weight in placed.values()} | {GGUF_ROTARY_FACTORS}
