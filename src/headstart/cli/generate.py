@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from headstart.cli import status
 from headstart.cli.flags import EngineFlags, ModelName, SamplingFlags
+from headstart.cli.lines import read_text
 from headstart.errors import ConfigError
 
 _ENGINE = EngineFlags()
@@ -34,7 +35,7 @@ def generate(
     params = sampling.to_params()
     if system is not None and not chat:
         raise ConfigError("--system has no effect without --chat. Add --chat, or put the instruction into the prompt.")
-    text = _read_stdin() if prompt == "-" else prompt
+    text = read_text() if prompt == "-" else prompt
 
     # late: they bring numpy and the native module, which --help can do without
     from headstart.cli.opening import open_model
@@ -51,14 +52,3 @@ def generate(
     else:
         print_summary(completion, params)
     return status.INTERRUPTED if completion.finish_reason == "cancelled" else None
-
-
-def _read_stdin() -> str:
-    raw = sys.stdin.buffer.read()
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"The prompt on stdin is not UTF-8: byte {raw[error.start]:#04x} at offset {error.start}. "
-            "Convert it, for instance with iconv."
-        ) from None

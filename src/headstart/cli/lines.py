@@ -1,4 +1,4 @@
-"""Lines that a user types, or that come through a pipe."""
+"""What a user types, or what comes through a pipe."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ from headstart.errors import ConfigError
 def is_interactive() -> bool:
     """Whether a person types and reads, rather than a program."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def read_text() -> str:
+    """All of stdin.
+
+    Raises:
+        ConfigError: it is not UTF-8.
+    """
+    return _decode(sys.stdin.buffer.read(), "The prompt on stdin")
 
 
 def read_lines(prompt: str) -> Iterator[str]:
@@ -41,10 +50,14 @@ def _typed_lines(prompt: str) -> Iterator[str]:
 
 def _piped_lines() -> Iterator[str]:
     for number, raw in enumerate(sys.stdin.buffer, 1):
-        try:
-            yield raw.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise ConfigError(
-                f"Line {number} on stdin is not UTF-8: byte {raw[error.start]:#04x} at its offset {error.start}. "
-                "Convert it, for instance with iconv."
-            ) from None
+        yield _decode(raw, f"Line {number} on stdin").rstrip("\r\n")
+
+
+def _decode(raw: bytes, what: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{what} is not UTF-8: byte {raw[error.start]:#04x} at offset {error.start}. "
+            "Convert it, for instance with iconv."
+        ) from None
