@@ -10,8 +10,9 @@ a *verdict* says which nodes agree with those choices.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -59,7 +60,7 @@ class SamplingParams:
             They are of the law before temperature, top-k, top-p and min-p.
 
     Raises:
-        ConfigError: a value is out of its range.
+        ConfigError: a value is out of its range, or of another type.
     """
 
     max_tokens: int = 256
@@ -80,9 +81,9 @@ class SamplingParams:
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        _require(self.max_tokens >= 1, "max_tokens", self.max_tokens, "at least 1")
+        _require(_whole(self.max_tokens, 1), "max_tokens", self.max_tokens, "a whole number, at least 1")
         _require(_finite(self.temperature, 0.0), "temperature", self.temperature, "0 or a finite positive number")
-        _require(self.top_k >= 0, "top_k", self.top_k, "0 (off) or more")
+        _require(_whole(self.top_k, 0), "top_k", self.top_k, "a whole number, 0 (off) or more")
         _require(_finite(self.top_p, 0.0) and 0 < self.top_p <= 1, "top_p", self.top_p, "above 0, at most 1")
         _require(_finite(self.min_p, 0.0) and self.min_p <= 1, "min_p", self.min_p, "between 0 and 1")
         _require(
@@ -90,19 +91,47 @@ class SamplingParams:
             "repetition_penalty", self.repetition_penalty, "a finite positive number; 1 is off",
         )  # fmt: skip
         for name in ("presence_penalty", "frequency_penalty"):
-            _require(math.isfinite(getattr(self, name)), name, getattr(self, name), "a finite number; 0 is off")
+            _require(_finite(getattr(self, name)), name, getattr(self, name), "a finite number; 0 is off")
+        _require(isinstance(self.logit_bias, Mapping), "logit_bias", self.logit_bias, "a mapping from ids to numbers")
         for token, bias in self.logit_bias.items():
             # -inf is the customary way to forbid a token; +inf and NaN have no meaning
-            _require(not math.isnan(bias) and bias != math.inf, f"logit_bias[{token}]", bias, "finite or -inf")
-        _require(self.allowed_tokens is None or len(self.allowed_tokens) > 0, "allowed_tokens", (), "not empty")
-        _require(self.seed is None or 0 <= self.seed < 1 << 64, "seed", self.seed, "between 0 and 2**64 - 1")
-        _require(all(self.stop), "stop", self.stop, "strings that are not empty")
-        _require(0 <= self.min_tokens <= self.max_tokens, "min_tokens", self.min_tokens, "between 0 and max_tokens")
-        _require(self.logprobs is None or 0 <= self.logprobs <= 100, "logprobs", self.logprobs, "between 0 and 100")
+            _require(_finite(bias) or bias == -math.inf, f"logit_bias[{token}]", bias, "finite or -inf")
+        if self.allowed_tokens is not None:
+            holds = _listed(self.allowed_tokens) and len(self.allowed_tokens) > 0
+            _require(holds, "allowed_tokens", self.allowed_tokens, "a tuple of token ids, not empty")
+        _require(
+            self.seed is None or (_whole(self.seed, 0) and self.seed < 1 << 64),
+            "seed", self.seed, "a whole number between 0 and 2**64 - 1",
+        )  # fmt: skip
+        # a text alone would be taken for its characters, each a stop string
+        _require(
+            _listed(self.stop) and all(isinstance(text, str) and text for text in self.stop),
+            "stop", self.stop, "a tuple of strings that are not empty",
+        )  # fmt: skip
+        _require(_listed(self.stop_token_ids), "stop_token_ids", self.stop_token_ids, "a tuple of token ids")
+        _require(
+            _whole(self.min_tokens, 0) and self.min_tokens <= self.max_tokens,
+            "min_tokens", self.min_tokens, "a whole number between 0 and max_tokens",
+        )  # fmt: skip
+        _require(
+            self.logprobs is None or (_whole(self.logprobs, 0) and self.logprobs <= 100),
+            "logprobs", self.logprobs, "a whole number between 0 and 100",
+        )  # fmt: skip
 
 
-def _finite(value: float, lowest: float) -> bool:
-    return math.isfinite(value) and value >= lowest
+# Types are looked at as well: 2.5 tokens would never be counted down to 0.
+
+
+def _whole(value: object, lowest: int) -> bool:
+    return isinstance(value, Integral) and int(value) >= lowest
+
+
+def _finite(value: object, lowest: float = -math.inf) -> bool:
+    return isinstance(value, Real) and math.isfinite(value) and float(value) >= lowest
+
+
+def _listed(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
 def _require(holds: bool, name: str, value: object, allowed: str) -> None:

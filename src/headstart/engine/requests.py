@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 from headstart.engine.stopping import StopRules
 from headstart.engine.text import Tokenizer
@@ -118,9 +119,9 @@ def check_room(num_prompt: int, params: SamplingParams, limits: Limits) -> None:
 
 def _check_ids(name: str, token_ids: Iterable[int], vocab_size: int) -> None:
     for token in token_ids:
-        if not 0 <= token < vocab_size:
+        if not isinstance(token, Integral) or not 0 <= token < vocab_size:
             raise ConfigError(
-                f"{name}: token id {token} is not in the vocabulary; ids are 0 to {vocab_size - 1}. "
+                f"{name}: token id {token!r} is not in the vocabulary; ids are 0 to {vocab_size - 1}. "
                 "Take ids from this model's own tokenizer."
             )
 
