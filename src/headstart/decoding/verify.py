@@ -7,19 +7,30 @@ plain decoding whatever was drafted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Protocol
 
 from headstart.records import Tree, Verdict
 
 
-def verify(tree: Tree, choices: Sequence[int]) -> Verdict:
+class Choices(Protocol):
+    """The trunk's own token at each row: a list, or something that asks for a token when it is looked at."""
+
+    def __len__(self) -> int:
+        """Rows."""
+
+    def __getitem__(self, row: int, /) -> int:
+        """The token that the trunk chooses after a row."""
+
+
+def verify(tree: Tree, choices: Choices) -> Verdict:
     """Walk down the tree while a child equals the trunk's choice.
 
     Args:
         tree: the nodes that had rows, parents before children, no two siblings
             alike.
         choices: the trunk's own token at each row, length `len(tree) + 1`:
-            `choices[0]` after the root, `choices[i + 1]` after node i.
+            `choices[0]` after the root, `choices[i + 1]` after node i. Only
+            those after the root and kept nodes are looked at, each once.
 
     Returns:
         The kept nodes and the choice after the last of them.

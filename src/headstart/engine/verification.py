@@ -18,7 +18,7 @@ import numpy as np
 from headstart.decoding.drafter import Draws
 from headstart.decoding.law import ReferenceChooser
 from headstart.decoding.rejection import REJECTION_RULES, GeneratorSource
-from headstart.decoding.verify import verify
+from headstart.decoding.verify import Choices, verify
 from headstart.engine.passes import Pass
 from headstart.engine.scheduler import Round
 from headstart.errors import ConfigError, UnsupportedError
@@ -141,25 +141,27 @@ class ChoiceVerification:
         """Choose one by one along the kept path, as plain decoding would."""
         if not own:
             return _NO_DECISION
-        tree = round_.tree
-        # a node whose choice was not needed gets one that no token equals
-        chosen = [-1] * len(own)
-        logprobs: list[TokenLogprobs | None] = [None] * len(own)
-        at = -1
+        chosen = _ChosenWhenReached(self._trunk, own)
         try:
-            while True:
-                (chosen[at + 1],), (logprobs[at + 1],) = self._trunk.choose((own[at + 1],))
-                following = (
-                    node
-                    for node, (token, parent) in enumerate(zip(tree.tokens, tree.parents, strict=True))
-                    if parent == at and token == chosen[at + 1]
-                )
-                node = next(following, None)
-                if node is None:
-                    return _compare(round_, chosen, logprobs)
-                at = node
+            return _compare(round_, chosen, chosen.logprobs)
         except Exception as error:
             return Decision(error=error)
+
+
+class _ChosenWhenReached:
+    """Choices of one round, each made when verification comes to its row."""
+
+    def __init__(self, trunk: Trunk, choices: Sequence[Choice]) -> None:
+        self.logprobs: list[TokenLogprobs | None] = [None] * len(choices)
+        self._trunk = trunk
+        self._choices = choices
+
+    def __len__(self) -> int:
+        return len(self._choices)
+
+    def __getitem__(self, row: int, /) -> int:
+        (token,), (self.logprobs[row],) = self._trunk.choose((self._choices[row],))
+        return token
 
 
 class RejectionVerification:
@@ -219,7 +221,7 @@ class _RejectionChooser:
         self.law.extend(token_ids)
 
 
-def _compare(round_: Round, chosen: Sequence[int], logprobs: Sequence[TokenLogprobs | None]) -> Decision:
+def _compare(round_: Round, chosen: Choices, logprobs: Sequence[TokenLogprobs | None]) -> Decision:
     verdict = verify(round_.tree, chosen)
     entries = (logprobs[0], *(logprobs[node + 1] for node in verdict.kept_nodes))
     return _decision(round_, verdict, tuple(entry for entry in entries if entry is not None))

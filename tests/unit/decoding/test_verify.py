@@ -32,3 +32,15 @@ def test_an_empty_tree_yields_the_roots_choice():
 def test_every_row_needs_a_choice():
     with pytest.raises(AssertionError, match="5 choices for 5 nodes"):
         verify(TREE, [1, 2, 3, 4, 5])
+
+
+def test_only_rows_on_the_kept_path_are_looked_at_each_once():
+    seen = []
+
+    class Watched(list):
+        def __getitem__(self, row):
+            seen.append(row)
+            return super().__getitem__(row)
+
+    assert verify(TREE, Watched([10, 21, 6, 7, 8, 9])).kept_nodes == (0, 3)
+    assert seen == [0, 1, 4]
