@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headstart.errors import ConfigError
@@ -41,6 +42,39 @@ from headstart.records import SamplingParams, Tree
 def test_a_value_out_of_its_range_is_named(name: str, value: Any, allowed: str) -> None:
     with pytest.raises(ConfigError, match=f"^{name} = .*{allowed}"):
         SamplingParams(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_tokens", 3.5),  # would step over 0 and never end
+        ("max_tokens", None),
+        ("max_tokens", "8"),
+        ("min_tokens", 1.5),
+        ("top_k", 2.5),
+        ("seed", 1.5),
+        ("logprobs", 1.5),
+        ("temperature", None),
+        ("top_p", "1"),
+        ("presence_penalty", None),
+        ("logit_bias", None),
+        ("logit_bias", {5: "1"}),
+        ("allowed_tokens", 5),
+        ("stop", "abc"),  # would stop at each of its letters
+        ("stop", None),
+        ("stop", (5,)),
+        ("stop_token_ids", 5),
+    ],
+)
+def test_a_value_of_another_type_is_named(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}.* = .*: it must be "):
+        SamplingParams(**{name: value})
+
+
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    params = SamplingParams(max_tokens=np.int64(5), temperature=np.float32(0.5), logit_bias={3: np.float32(1)})
+    assert params.max_tokens == 5
+    assert params.temperature == 0.5
 
 
 @pytest.mark.parametrize("bias", [math.nan, math.inf])
