@@ -90,6 +90,8 @@ def open_checkpoint(source: str | Path, *, revision: str | None = None) -> Check
         >>> open_checkpoint("model.gguf").tensors["token_embd.weight"].shape
         (49152, 576)
     """
+    if not str(source):  # as a path it would mean this folder
+        raise CheckpointError("The model's name is empty. Give a .gguf file, a folder, or a hub name.")
     path = Path(source)
     if _exists(path):
         if revision is not None:

@@ -96,8 +96,8 @@ class Tokenizer:
             ids = self._backend.encode(text, add_special_tokens=from_backend).ids
         except (UnicodeEncodeError, TypeError) as error:
             raise ConfigError(
-                f"The text cannot be encoded ({error}). It must be a string without lone surrogates; "
-                "text read with errors='surrogateescape' has some."
+                f"The text cannot be encoded ({error}). It must be a string without halves of surrogate pairs, which "
+                "Python puts where bytes are not UTF-8: convert the text to UTF-8, for instance with iconv."
             ) from error
         if add_special_tokens:
             return [*self._special.prefix_ids, *ids, *self._special.suffix_ids]

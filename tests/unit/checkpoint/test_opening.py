@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +64,7 @@ def test_folders_without_a_model(tmp_path: Path, files: tuple[str, ...], message
         open_checkpoint(tmp_path)
 
 
-@pytest.mark.parametrize("source", ["/no/such/file.gguf", "name", "a/b/c", "", "../x", "x" * 5000, "org/na me"])
+@pytest.mark.parametrize("source", ["/no/such/file.gguf", "name", "a/b/c", "../x", "x" * 5000, "org/na me"])
 def test_neither_path_nor_hub_name(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CheckpointError, match=r"no such file or folder|no model"):
@@ -168,3 +169,17 @@ def test_json_config_survives_a_round_trip(tmp_path: Path) -> None:
     config = {"hidden_size": 64, "rope_scaling": None, "nested": {"a": [1, 2]}}
     (write_folder(tmp_path) / "config.json").write_text(json.dumps(config))
     assert open_checkpoint(tmp_path).metadata == config
+
+
+def test_an_empty_name_is_not_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_gguf(tmp_path / "m.gguf", {})
+    monkeypatch.chdir(tmp_path)
+    assert open_checkpoint(".").format == "gguf"
+    with pytest.raises(CheckpointError, match="name is empty"):
+        open_checkpoint("")
+
+
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.gguf")
+    with pytest.raises(CheckpointError, match=r"m\.gguf: a pipe or a device"):
+        open_checkpoint(tmp_path / "m.gguf")
