@@ -122,3 +122,19 @@ def test_progress_is_gone_when_it_is_done(monkeypatch: pytest.MonkeyPatch) -> No
         show(0.5)
         assert "50 %" in stderr.getvalue()
     assert stderr.getvalue().endswith("\x1b[2K")
+
+
+def test_a_label_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = Terminal()
+    monkeypatch.setattr("sys.stderr", stderr)
+    with progress_bar("[red]{x}[/no].gguf") as show:
+        show(0.5)
+    assert "[red]{x}[/no].gguf" in stderr.getvalue()
+
+
+def test_progress_is_silent_on_a_terminal_that_cannot_redraw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", stderr := Terminal())
+    monkeypatch.setenv("TERM", "dumb")
+    with progress_bar("Loading") as show:
+        show(0.5)
+    assert stderr.getvalue() == ""

@@ -1,7 +1,8 @@
-"""Progress on stderr, for people only: where stderr is no terminal, nothing is shown."""
+"""Progress on stderr, for people only: where stderr is no terminal that can redraw a line, nothing is shown."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,14 +20,15 @@ def progress_bar(label: str) -> Iterator[Callable[[float], None]]:
     Yields:
         A function that takes the share that is done, 0 to 1.
     """
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield lambda share: None
         return
     # imported late: it takes longer than many a command
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (TextColumn(label), BarColumn(), TextColumn("{task.percentage:.0f} %"))
+    # the label may be a file's name: neither a format string nor markup
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:.0f} %"))
     # no refreshing thread: it would take time from the threads that compute
     with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(label, total=1.0)
