@@ -2,7 +2,7 @@
 
 import sys
 
-from headstart.cli.main import main
+from headstart.cli.entry import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

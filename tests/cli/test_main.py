@@ -67,6 +67,8 @@ def test_version_is_the_projects() -> None:
         (["generate", "MODEL", ""], 2, "no tokens"),
         (["generate", "MODEL", "x", "--context", "16"], 1, "--context"),
         (["generate", "/no/such.gguf", "x"], 1, "/no/such.gguf"),
+        (["generate", "", "x"], 1, "name is empty"),
+        (["generate", "MODEL", "The", "capital", "of"], 2, "quotation marks"),
         (["demo", "--model", "MODEL", "--draft", "none"], 2, "nothing to compare"),
         (["demo", "--model", "MODEL", "--max-tokens", "1"], 2, "at least 2"),
     ],
@@ -160,3 +162,49 @@ def test_a_reader_that_leaves_is_no_failure(tiny_model: str) -> None:
     os.close(writing)
     assert done.returncode == 141
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [
+        (">&-", 0, "8 tokens"),
+        ("2>&-", 0, ""),
+        ("<&-", 2, "no tokens"),
+        (">/dev/full", 1, "No space left on device"),
+    ],
+)
+def test_a_standard_stream_that_is_closed_or_full(tiny_model: str, redirection: str, status: int, said: str) -> None:
+    prompt = "-" if redirection == "<&-" else "abc"
+    command = [sys.executable, "-m", "headstart", "generate", tiny_model, prompt, "--max-tokens", "8"]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirection}', "sh", *command],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=60,
+    )
+    assert done.returncode == status
+    assert len(done.stderr.splitlines()) == (1 if said else 0)
+    assert said in done.stderr
+    assert "unexpected" not in done.stderr
+
+
+def test_ctrl_c_while_the_command_loads_is_quiet() -> None:
+    code = (
+        "import sys\n"
+        "from headstart.cli.entry import run\n"
+        "class CtrlC:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'cyclopts':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, CtrlC())\n"
+        "sys.exit(run())"
+    )
+    done = _python(code, "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_the_installed_command_is_the_quiet_one() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"headstart": "headstart.cli.entry:run"}

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from headstart import __version__
 from headstart.cli import status
@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C.
     """
+    _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # an encoding may lack a character; that is no reason to stop
     try:
@@ -66,14 +67,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status.BROKEN_PIPE
     except KeyboardInterrupt:
         return status.INTERRUPTED
+    except UnusedCliTokensError as error:
+        words = " ".join(error.unused_tokens or ())
+        return _report(f"There is no place for {words!r}. Put quotation marks around several words.", status.USAGE)
     except (CycloptsError, ConfigError) as error:
         return _report(str(error), status.USAGE)
     except HeadstartError as error:
         return _report(str(error), status.FAILURE)
+    except OSError as error:  # such as a full disk behind stdout
+        return _report(f"{error} (the system reports it; HEADSTART_DEBUG=1 shows where it arose)", status.FAILURE)
     except Exception as error:
         return _report(
             f"{type(error).__name__}: {error} (unexpected; HEADSTART_DEBUG=1 shows where it arose)", status.FAILURE
         )
+
+
+def _open_closed_streams() -> None:
+    """Put nothing's device where the caller closed a standard stream (`>&-`), for which Python has `None`."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the rest of the process
 
 
 def _report(text: str, exit_status: int) -> int:
