@@ -10,10 +10,12 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 
 #include "cpu.hpp"
+#include "memory_reader.hpp"
 #include "program.hpp"
 
 namespace nb = nanobind;
@@ -30,10 +32,10 @@ using FloatRow = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
 std::span<const int32_t> span_of(const Ints& a) { return {a.data(), a.shape(0)}; }
 
 FloatRow copy_floats(const float* from, int count) {
-  auto* copy = new float[static_cast<size_t>(count)];
-  std::copy_n(from, count, copy);
-  nb::capsule owner(copy, [](void* p) noexcept { delete[] static_cast<float*>(p); });
-  return FloatRow(copy, {static_cast<size_t>(count)}, owner);
+  auto copy = std::make_unique<float[]>(static_cast<size_t>(count));
+  std::copy_n(from, count, copy.get());
+  nb::capsule owner(copy.get(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  return FloatRow(copy.release(), {static_cast<size_t>(count)}, owner);
 }
 
 int add_matrix(Program& program, const std::string& kind, const std::string& target, int n, int k, const Bytes& data,
@@ -126,10 +128,13 @@ Choices choose(Program& program, const std::vector<int>& rows, const std::vector
   return result;
 }
 
-const Kernels& kernels_for(const std::string& isa) {
-  if (isa.empty()) return best_kernels();
-  if (const Kernels* kernels = kernels_by_name(isa.c_str())) return *kernels;
-  throw std::invalid_argument("instruction set '" + isa + "' is not available here");
+int checked_threads(int num_threads) {
+  if (num_threads < 1 || num_threads > 1024) throw std::invalid_argument("threads must be between 1 and 1024");
+  return num_threads;
+}
+
+const Kernels& kernels_for(const std::string& instruction_set) {
+  return instruction_set.empty() ? best_kernels() : kernels_by_name(instruction_set);
 }
 
 }  // namespace
@@ -141,11 +146,16 @@ NB_MODULE(_native, m) {
   m.def("usable_cores", &usable_cores);
   m.def("instruction_sets", [] {
     std::vector<std::string> names;
-    for (const char* name : {"amx", "avx512vnni", "avx2", "portable"}) {
-      if (kernels_by_name(name) != nullptr) names.emplace_back(name);
-    }
+    for (const Kernels* kernels : available_kernels()) names.emplace_back(kernels->name);
     return names;
   });
+
+  nb::class_<MemoryReader>(m, "MemoryReader")
+      .def("__init__",
+           [](MemoryReader* self, int num_threads, const std::string& instruction_set, size_t num_bytes) {
+             new (self) MemoryReader(checked_threads(num_threads), kernels_for(instruction_set), num_bytes);
+           })
+      .def("time", &MemoryReader::time, nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<Chooser>(m, "Chooser")
       .def(
@@ -178,9 +188,7 @@ NB_MODULE(_native, m) {
   nb::class_<Program>(m, "Program")
       .def("__init__",
            [](Program* self, int num_threads, const std::string& isa) {
-             if (num_threads < 1 || num_threads > 1024)
-               throw std::invalid_argument("threads must be between 1 and 1024");
-             new (self) Program(num_threads, kernels_for(isa));
+             new (self) Program(checked_threads(num_threads), kernels_for(isa));
            })
       .def_prop_ro("instruction_set", [](const Program& p) { return std::string(p.kernels().name); })
       .def_prop_ro("num_threads", &Program::num_threads)
@@ -191,11 +199,6 @@ NB_MODULE(_native, m) {
            [](Program& p) {
              const Program::Profile profile = p.take_profile();
              return std::tuple{profile.products, profile.attention, profile.rest};
-           })
-      .def("time_reading",
-           [](Program& p, size_t num_bytes) {
-             nb::gil_scoped_release unlocked;
-             return p.time_reading(num_bytes);
            })
       .def("add_matrix", &add_matrix, "kind"_a, "target"_a, "n"_a, "k"_a, "data"_a.noconvert(),
            "row_order"_a.noconvert().none())

@@ -1,7 +1,6 @@
 #include "kernels.hpp"
 
 #include <cstdlib>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -9,30 +8,35 @@
 
 namespace headstart {
 
-const Kernels* kernels_by_name(const char* name) {
-  const CpuFeatures features = cpu_features();
+const std::vector<const Kernels*>& available_kernels() {
+  static const std::vector<const Kernels*> available = [] {
+    std::vector<const Kernels*> found;
 #ifdef HEADSTART_X86
-  if (features.amx && std::strcmp(name, kAmxKernels.name) == 0) return &kAmxKernels;
-  if (features.avx512vnni && std::strcmp(name, kAvx512Kernels.name) == 0) return &kAvx512Kernels;
-  if (features.avx2 && std::strcmp(name, kAvx2Kernels.name) == 0) return &kAvx2Kernels;
+    const CpuFeatures features = cpu_features();
+    if (features.amx) found.push_back(&kAmxKernels);
+    if (features.avx512vnni) found.push_back(&kAvx512Kernels);
+    if (features.avx2) found.push_back(&kAvx2Kernels);
 #endif
-  static_cast<void>(features);
-  for (const Kernels* kernels : {&kPortableKernels, &kEmulatedTileKernels}) {
-    if (std::strcmp(name, kernels->name) == 0) return kernels;
+    found.push_back(&kPortableKernels);
+    return found;
+  }();
+  return available;
+}
+
+const Kernels& kernels_by_name(std::string_view name) {
+  std::string known;
+  for (const Kernels* kernels : available_kernels()) {
+    if (name == kernels->name) return *kernels;
+    known += std::string(known.empty() ? "" : ", ") + kernels->name;
   }
-  return nullptr;
+  if (name == kEmulatedTileKernels.name) return kEmulatedTileKernels;
+  throw std::invalid_argument("the instruction set '" + std::string(name) + "' is not available here; there are " +
+                              known);
 }
 
 const Kernels& best_kernels() {
-  if (const char* wanted = std::getenv("HEADSTART_ISA"); wanted != nullptr && *wanted != '\0') {
-    if (const Kernels* kernels = kernels_by_name(wanted)) return *kernels;
-    throw std::invalid_argument("HEADSTART_ISA = '" + std::string(wanted) +
-                                "' is not available here; known are amx, avx512vnni, avx2 and portable");
-  }
-  for (const char* name : {"amx", "avx512vnni", "avx2"}) {
-    if (const Kernels* kernels = kernels_by_name(name)) return *kernels;
-  }
-  return kPortableKernels;
+  const char* wanted = std::getenv("HEADSTART_ISA");
+  return wanted != nullptr && *wanted != '\0' ? kernels_by_name(wanted) : *available_kernels().front();
 }
 
 }  // namespace headstart

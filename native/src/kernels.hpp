@@ -4,6 +4,8 @@
 // and whichever instruction set runs it.
 #pragma once
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "matrix.hpp"
 
@@ -74,9 +76,11 @@ struct Kernels {
   void (*noise_bits)(uint64_t key, int count, uint32_t* out);
 };
 
-// The table for an instruction set's name, or null if this machine (or build) lacks it.
-const Kernels* kernels_by_name(const char* name);
-// The best one the machine has; HEADSTART_ISA names another. Throws std::invalid_argument.
+// The tables that this machine can run, best first.
+const std::vector<const Kernels*>& available_kernels();
+// One of them, or the imitation of tiles; throws std::invalid_argument.
+const Kernels& kernels_by_name(std::string_view name);
+// The best one, or the one that HEADSTART_ISA names; throws std::invalid_argument.
 const Kernels& best_kernels();
 
 extern const Kernels kPortableKernels;

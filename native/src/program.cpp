@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -258,20 +257,6 @@ void Program::walk(const RowPlan& plan, int thread) {
 }
 
 Program::Profile Program::take_profile() { return std::exchange(profile_, Profile{}); }
-
-double Program::time_reading(size_t num_bytes) {
-  if (reading_ground_bytes_ < num_bytes) {
-    reading_ground_ = Mapping(num_bytes);
-    reading_ground_bytes_ = num_bytes;
-    std::memset(reading_ground_.data(), 1, num_bytes);  // untouched memory is not there to be read
-  }
-  const size_t piece = num_bytes / static_cast<size_t>(num_threads()) / 64 * 64;
-  std::atomic<uint64_t> sum{0};
-  const Clock::time_point begin = Clock::now();
-  pool_.run(
-      [&](int thread) { sum += kernels_.read(reading_ground_.data() + static_cast<size_t>(thread) * piece, piece); });
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 void Program::run_row_op(const Op& op, const RowPlan& plan, int row) {
   const auto width = [&](int reg) { return registers_[static_cast<size_t>(reg)].width; };

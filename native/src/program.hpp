@@ -80,8 +80,6 @@ class Program {
     double products, attention, rest;
   };
   Profile take_profile();
-  // seconds to read `num_bytes` of memory once with all threads
-  double time_reading(size_t num_bytes);
   // bytes of weights that a step over one row reads
   size_t weight_bytes() const;
 
@@ -130,8 +128,6 @@ class Program {
   std::vector<AttentionScratch> scratch_;
   std::vector<ChooseScratch> choose_scratch_;
   Profile profile_{};  // thread 0's
-  Mapping reading_ground_;
-  size_t reading_ground_bytes_ = 0;
   CacheShape cache_shape_{};
   Cache cache_;
   int logits_register_ = -1, max_context_ = 0, num_wanted_ = 0;

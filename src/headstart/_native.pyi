@@ -46,6 +46,13 @@ class Chooser:
     ) -> None: ...
     def extend(self, tokens: Sequence[int], /) -> None: ...
 
+class MemoryReader:
+    """Memory to be read, and the threads that read it."""
+
+    def __init__(self, num_threads: int, instruction_set: str, num_bytes: int, /) -> None: ...
+    def time(self) -> float:
+        """Seconds to read it once."""
+
 class Program:
     """A model's operations, weights and cache, and the threads that run them."""
 
@@ -63,7 +70,6 @@ class Program:
     @property
     def page_bytes(self) -> int: ...
     def take_profile(self) -> tuple[float, float, float]: ...
-    def time_reading(self, num_bytes: int, /) -> float: ...
     def add_matrix(
         self,
         kind: str,

@@ -66,7 +66,7 @@ def load_trunk(
     try:
         native = _native.Program(threads or _native.usable_cores(), instruction_set or "")
     except ValueError as error:
-        raise UnsupportedError(f"{error}; available are {', '.join(_native.instruction_sets())}.") from None
+        raise UnsupportedError(f"{str(error).capitalize()}.") from None
     logits = _load_weights(native, program, placed, weights, progress)
     frequencies, rotary_factor = inverse_frequencies(config.rotary)
     half_cache = cache == "f16" or (cache == "auto" and not _runs_in_f32(program, placed, weights))
@@ -199,7 +199,8 @@ class NativeTrunk:
         Args:
             num_bytes: read in order, each byte once; to compare with a pass, `weight_bytes`.
         """
-        return num_bytes / statistics.median(self._native.time_reading(num_bytes) for _ in range(5))
+        reader = _native.MemoryReader(self.num_threads, self.instruction_set, num_bytes)
+        return num_bytes / statistics.median(reader.time() for _ in range(5))
 
     def make_cache(self, num_pages: int) -> None:
         """See `Trunk.make_cache`."""
