@@ -38,7 +38,10 @@ class EngineFlags:
     ] = "stored"
     context: Annotated[
         int | None,
-        Parameter(help="Tokens of prompt and text together that memory is set aside for; the model's by default."),
+        Parameter(
+            help="Tokens of prompt and text together that memory is set aside for; by default all that the model can "
+            "take, up to 512 MiB."
+        ),
     ] = None
     config: Annotated[
         Path | None, Parameter(help="TOML file with flags, in a table for each verb. HEADSTART_CONFIG names it too.")
