@@ -72,7 +72,12 @@ def test_a_value_of_another_type_is_named(name: str, value: Any) -> None:
 
 
 def test_numbers_of_other_libraries_are_numbers() -> None:
-    params = SamplingParams(max_tokens=np.int64(5), temperature=np.float32(0.5), logit_bias={3: np.float32(1)})
+    given: dict[str, Any] = {
+        "max_tokens": np.int64(5),
+        "temperature": np.float32(0.5),
+        "logit_bias": {3: np.float32(1)},
+    }
+    params = SamplingParams(**given)
     assert params.max_tokens == 5
     assert params.temperature == 0.5
 
