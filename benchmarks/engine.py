@@ -134,14 +134,16 @@ def chat_prompt(engine: Engine, question: str) -> list[int]:
     return engine.encode_chat([{"role": "user", "content": question}])
 
 
-def plain_speed(engine: Engine, repeats: int) -> tuple[Spread, float]:
-    """Tokens a second at batch 1, and Python's share of a step."""
+def plain_speed(engine: Engine, trunk: NativeTrunk, repeats: int) -> tuple[Spread, float]:
+    """Tokens a second at batch 1, and Python's share of a step: all that is not inside a native pass."""
     prompt = chat_prompt(engine, CREATIVE["story"])
     engine.generate(prompt, plain_params(8))
-    before = (engine.statistics.step_s, engine.statistics.trunk_s)
+    trunk.take_profile()
+    before_s = engine.statistics.step_s
     speeds = [engine.generate(prompt, plain_params()).tokens_per_s for _ in range(repeats)]
-    step_s, trunk_s = engine.statistics.step_s - before[0], engine.statistics.trunk_s - before[1]
-    return Spread.of(speeds), 1 - trunk_s / step_s
+    passes = trunk.take_profile()
+    native_s = passes.products_s + passes.attention_s + passes.rest_s
+    return Spread.of(speeds), 1 - native_s / (engine.statistics.step_s - before_s)
 
 
 def batch_speed(engine: Engine, repeats: int) -> Spread:
@@ -193,10 +195,10 @@ def measure(model: Path, threads: int | None, repeats: int) -> tuple[list[tuple[
     curve = cost_curve(trunk, repeats * 3)
     prefill = prefill_speed(trunk, repeats)
     instruction_set, num_threads = trunk.instruction_set, trunk.num_threads
-    del trunk
+
     int8_curve = cost_curve(load_trunk(checkpoint, threads=threads, weights="int8-row"), repeats * 3)
-    plain_engine = Engine.load(model, draft="none", threads=threads)
-    plain, python_share = plain_speed(plain_engine, repeats)
+    plain_engine = Engine(trunk, checkpoint.tokenizer(), drafter=None)
+    plain, python_share = plain_speed(plain_engine, trunk, repeats)
     batch = batch_speed(plain_engine, max(1, repeats // 2))
     lookup_engine = Engine.load(model, draft="lookup", threads=threads)
     gains = {

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import signal
+import statistics
 
 import pytest
 
@@ -52,7 +53,8 @@ def test_the_document_has_both_sides(tiny_model: str) -> None:
     assert (outcome.status, outcome.err) == (0, "")
     assert document["identical"] is True
     assert document["plain"]["token_hash"] == document["draft"]["token_hash"]
-    assert document["speedup"] == pytest.approx(document["draft"]["tokens_per_s"] / document["plain"]["tokens_per_s"])
+    runs = [document[side]["tokens_per_s_of_runs"] for side in ("plain", "draft")]
+    assert document["speedup"] == pytest.approx(statistics.median(draft / plain for plain, draft in zip(*runs)))
     assert document["mean_acceptance_length"] == document["draft"]["mean_acceptance_length"] >= 1.0
     assert document["draft"]["drafter"] == "lookup"
     assert len(document["plain"]["tokens_per_s_of_runs"]) == len(document["draft"]["tokens_per_s_of_runs"]) == 3

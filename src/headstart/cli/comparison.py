@@ -32,9 +32,11 @@ class Comparison:
 
     @property
     def speedup(self) -> float | None:
-        """Drafted speed over plain speed, medians both; `None` if a text was too short to time."""
-        plain, draft = _median_speed(self.plain), _median_speed(self.draft)
-        return draft / plain if plain and draft else None
+        """Drafted speed over plain speed, the median over pairs; `None` if a text was too short to time."""
+        pairs = [(plain.tokens_per_s, draft.tokens_per_s) for plain, draft in zip(self.plain, self.draft, strict=True)]
+        if not all(plain and draft for plain, draft in pairs):
+            return None
+        return statistics.median(draft / plain for plain, draft in pairs)
 
     def document(self) -> dict[str, object]:
         """All figures, for JSON."""
@@ -55,7 +57,7 @@ class Comparison:
         gain = "" if self.speedup is None else f", {self.speedup:.2f} times as fast"
         speeds = (
             f"plain {_median_speed(self.plain):.1f} tokens/s, {last.drafter} {_median_speed(self.draft):.1f} tokens/s"
-            f"{gain} (medians of {len(self.plain)} runs in turn), {last.mean_acceptance_length:.2f} tokens a round"
+            f"{gain} (medians of {len(self.plain)} pairs of runs), {last.mean_acceptance_length:.2f} tokens a round"
         )
         hashes = sorted({token_hash(run.token_ids)[:16] for run in self.plain + self.draft})
         if self.identical:
