@@ -54,7 +54,9 @@ def test_the_document_has_both_sides(tiny_model: str) -> None:
     assert document["identical"] is True
     assert document["plain"]["token_hash"] == document["draft"]["token_hash"]
     runs = [document[side]["tokens_per_s_of_runs"] for side in ("plain", "draft")]
-    assert document["speedup"] == pytest.approx(statistics.median(draft / plain for plain, draft in zip(*runs)))
+    assert document["speedup"] == pytest.approx(
+        statistics.median(draft / plain for plain, draft in zip(*runs, strict=True))
+    )
     assert document["mean_acceptance_length"] == document["draft"]["mean_acceptance_length"] >= 1.0
     assert document["draft"]["drafter"] == "lookup"
     assert len(document["plain"]["tokens_per_s_of_runs"]) == len(document["draft"]["tokens_per_s_of_runs"]) == 3
