@@ -17,8 +17,8 @@ _HEAD = """# The command line
 
 Results go to stdout, progress and accounts to stderr; `--json` prints one JSON document on stdout's last line and
 nothing else (`chat`: one a turn). The exit status is 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C. A failure
-is one line on stderr; `HEADSTART_DEBUG=1` adds where it arose. `NO_COLOR=1` turns colours off. `HEADSTART_ISA` names the
-instruction set to compute with (`amx`, `avx512vnni`, `avx2` or `portable`; the best one by default).
+is one line on stderr; `HEADSTART_DEBUG=1` adds where it arose. `NO_COLOR=1` turns colours off. `HEADSTART_ISA` names
+the instruction set to compute with (`amx`, `avx512vnni`, `avx2` or `portable`; the best one by default).
 
 Every flag can also be set by an environment variable (`--max-tokens 64` by `HEADSTART_MAX_TOKENS=64`) and in a TOML
 file that `--config` or `HEADSTART_CONFIG` names. A flag wins over the environment, the environment over the file:
