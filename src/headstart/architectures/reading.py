@@ -12,7 +12,7 @@ from headstart.architectures.mistral import MISTRAL
 from headstart.architectures.qwen2 import QWEN2
 from headstart.architectures.qwen3 import QWEN3
 from headstart.architectures.rotary import RotaryConfig
-from headstart.architectures.settings import Settings, count, real
+from headstart.architectures.settings import Settings, count, positive, real
 from headstart.checkpoint import Checkpoint
 from headstart.errors import CheckpointError, UnsupportedError
 
@@ -65,7 +65,7 @@ def _read_huggingface(checkpoint: Checkpoint) -> tuple[Family, TrunkConfig]:
         num_kv_heads=count(settings, "num_key_value_heads", num_heads),
         head_dim=head_dim,
         intermediate_size=count(settings, "intermediate_size"),
-        norm_eps=real(settings, "rms_norm_eps"),
+        norm_eps=positive(settings, "rms_norm_eps"),
         max_context=count(settings, "max_position_embeddings"),
         rotary=_huggingface_rotary(settings, head_dim),
         tied=bool(settings.get("tie_word_embeddings", False)) or "lm_head.weight" not in checkpoint.tensors,
@@ -79,21 +79,21 @@ def _huggingface_rotary(settings: Settings, head_dim: int) -> RotaryConfig:
     rules = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
     if not isinstance(rules, Mapping):
         raise CheckpointError(f"The model's rope settings are {rules!r}; they must be an object.")
-    theta = real(rules, "rope_theta", real(settings, "rope_theta", 10000.0))
-    partial = real(rules, "partial_rotary_factor", real(settings, "partial_rotary_factor", 1.0))
+    theta = positive(rules, "rope_theta", positive(settings, "rope_theta", 10000.0))
+    partial = positive(rules, "partial_rotary_factor", positive(settings, "partial_rotary_factor", 1.0))
     base: dict[str, Any] = {"theta": theta, "dim": int(head_dim * partial)}
     match rules.get("rope_type", rules.get("type", "default")):
         case "default" | None:
             return RotaryConfig(**base)
         case "linear":
-            return RotaryConfig(**base, scaling="linear", factor=real(rules, "factor"))
+            return RotaryConfig(**base, scaling="linear", factor=positive(rules, "factor"))
         case "llama3":
             return RotaryConfig(
                 **base,
                 scaling="llama3",
-                factor=real(rules, "factor"),
-                low_freq_factor=real(rules, "low_freq_factor"),
-                high_freq_factor=real(rules, "high_freq_factor"),
+                factor=positive(rules, "factor"),
+                low_freq_factor=positive(rules, "low_freq_factor"),
+                high_freq_factor=positive(rules, "high_freq_factor"),
                 original_context=count(rules, "original_max_position_embeddings"),
             )
         case "yarn":
@@ -105,11 +105,11 @@ def _huggingface_rotary(settings: Settings, head_dim: int) -> RotaryConfig:
             return RotaryConfig(
                 **base,
                 scaling="yarn",
-                factor=real(rules, "factor"),
+                factor=positive(rules, "factor"),
                 original_context=count(*place),
                 beta_fast=real(rules, "beta_fast", 0.0) or 32.0,
                 beta_slow=real(rules, "beta_slow", 0.0) or 1.0,
-                attention_factor=real(rules, "attention_factor") if has_attention_factor else None,
+                attention_factor=positive(rules, "attention_factor") if has_attention_factor else None,
                 truncate=bool(rules.get("truncate", True)),
             )
         case other:
@@ -146,7 +146,7 @@ def _read_gguf(checkpoint: Checkpoint) -> tuple[Family, TrunkConfig]:
         num_kv_heads=count(settings, key("attention.head_count_kv"), num_heads),
         head_dim=head_dim,
         intermediate_size=count(settings, key("feed_forward_length")),
-        norm_eps=real(settings, key("attention.layer_norm_rms_epsilon")),
+        norm_eps=positive(settings, key("attention.layer_norm_rms_epsilon")),
         max_context=count(settings, key("context_length")),
         rotary=_gguf_rotary(checkpoint, key, head_dim),
         windows=(count(settings, key("attention.sliding_window"), 0),) * num_layers,
@@ -169,7 +169,7 @@ def _gguf_biases(checkpoint: Checkpoint, family: Family) -> dict[str, bool]:
 def _gguf_rotary(checkpoint: Checkpoint, key: Callable[[str], str], head_dim: int) -> RotaryConfig:
     settings = checkpoint.metadata
     base: dict[str, Any] = {
-        "theta": real(settings, key("rope.freq_base"), 10000.0),
+        "theta": positive(settings, key("rope.freq_base"), 10000.0),
         "dim": count(settings, key("rope.dimension_count"), head_dim),
     }
     if factors := checkpoint.tensors.get(GGUF_ROTARY_FACTORS):
@@ -178,12 +178,12 @@ def _gguf_rotary(checkpoint: Checkpoint, key: Callable[[str], str], head_dim: in
         case "none":
             return RotaryConfig(**base)
         case "linear":
-            return RotaryConfig(**base, scaling="linear", factor=real(settings, key("rope.scaling.factor")))
+            return RotaryConfig(**base, scaling="linear", factor=positive(settings, key("rope.scaling.factor")))
         case "yarn":
             return RotaryConfig(
                 **base,
                 scaling="yarn",
-                factor=real(settings, key("rope.scaling.factor")),
+                factor=positive(settings, key("rope.scaling.factor")),
                 original_context=count(settings, key("rope.scaling.original_context_length")),
             )
         case other:

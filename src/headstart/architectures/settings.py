@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,18 @@ def real(settings: Settings, key: str, default: float | None = None) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise CheckpointError(f"The model's setting {key!r} {_found(value)}; it must be a number. {_ADVICE}")
     return float(value)
+
+
+def positive(settings: Settings, key: str, default: float | None = None) -> float:
+    """A setting that is a finite number above 0.
+
+    Raises:
+        CheckpointError: it is something else, or missing and without a default.
+    """
+    value = real(settings, key, default)
+    if not 0.0 < value < math.inf:
+        raise CheckpointError(f"The model's setting {key!r} is {value}; it must be a finite number above 0. {_ADVICE}")
+    return value
 
 
 def count(settings: Settings, key: str, default: int | None = None, *, most: int = (1 << 31) - 1) -> int:

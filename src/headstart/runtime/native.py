@@ -206,7 +206,7 @@ class NativeTrunk:
         """See `Trunk.make_cache`."""
         try:
             self._native.make_cache(num_pages)
-        except MemoryError:
+        except (MemoryError, TypeError):  # more pages than memory holds, or than a 32-bit number counts
             raise CapacityError(
                 f"A cache of {num_pages} pages needs {num_pages * self.page_bytes() / 2**20:.0f} MiB, which cannot be "
                 "had; ask for fewer cached tokens."

@@ -126,6 +126,10 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path, changes: dict[str, Any], 
             {"model_type": "qwen3", "sliding_window": 7, "use_sliding_window": True, "layer_types": ["full_attention"]},
             "'layer_types'",
         ),
+        ({"rope_theta": 0.0}, "rope_theta"),
+        ({"rope_theta": -1e4}, "rope_theta"),
+        ({"rms_norm_eps": -1.0}, "rms_norm_eps"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),
     ],
 )
 def test_damaged_settings_are_named(tmp_path: Path, changes: dict[str, Any], words: str) -> None:

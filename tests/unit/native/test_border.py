@@ -216,3 +216,9 @@ def test_numbers_of_threads(threads: int, tiny_checkpoint: Callable[..., Checkpo
         load_trunk(tiny_checkpoint(), threads=threads)
     with pytest.raises(ValueError, match="between 1 and 1024"):
         _native.Program(threads, "")
+
+
+@pytest.mark.parametrize("num_pages", [2**29, 2**40])  # more than memory holds; more than the core can count
+def test_a_cache_beyond_all_memory_is_refused(num_pages: int, tiny_trunk: GetTrunk) -> None:
+    with pytest.raises(CapacityError, match=str(num_pages)):
+        tiny_trunk().make_cache(num_pages)
