@@ -97,7 +97,7 @@ def test_rotary_settings_lie_in_one_of_two_places(tmp_path: Path) -> None:
         ({"hidden_size": 72}, "hidden size is 72"),
         ({"head_dim": 24}, "head dimension is 24"),
         ({"num_key_value_heads": 3}, "equal groups"),
-        ({"partial_rotary_factor": 0}, "cannot be rotated"),
+        ({"partial_rotary_factor": 0.01}, "cannot be rotated"),
         ({"rope_scaling": {"type": "dynamic", "factor": 2}}, "'dynamic'"),
         ({"rope_scaling": {"type": "yarn", "factor": 2, "mscale": 1}}, "mscale"),
     ],
