@@ -17,6 +17,7 @@ from typing import Any, Self
 from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.drafter import Drafter
 from headstart.engine.cache import PageAccounts, choose_num_pages
+from headstart.engine.cache_claim import check_claim, claim_cache
 from headstart.engine.drafting import DraftConfig, Drafting, Policy
 from headstart.engine.outbox import Outbox
 from headstart.engine.passes import Pass, build_pass
@@ -62,7 +63,7 @@ class Engine:
         """Allocate the cache and, if need be, measure what passes cost.
 
         Args:
-            trunk: the model that decides.
+            trunk: the model that decides; its cache is this engine's until another one is made with it.
             tokenizer: for texts.
             drafter: who guesses; `None` decodes plainly.
             policy: "measured" drafts where measured cost and acceptance say that it pays, "always" wherever it can.
@@ -82,7 +83,7 @@ class Engine:
         draft_config = DraftConfig(policy=policy, max_nodes=max_nodes, max_depth=max_depth)
         scheduler_config = SchedulerConfig(max_batch=max_batch, max_rows=max_rows, prefill_chunk=prefill_chunk)
         num_pages = choose_num_pages(cache_tokens, trunk.page_bytes(), max_batch * trunk.max_context)
-        trunk.make_cache(num_pages)
+        self._claim = claim_cache(trunk, num_pages)
         if cost_curve is None and drafter is not None and policy == "measured":
             cost_curve = measure_cost_curve(trunk, num_pages, max_rows)
         self._trunk = trunk
@@ -138,6 +139,7 @@ class Engine:
         return self._outbox.take()
 
     def _advance(self) -> None:
+        check_claim(self._trunk, self._claim)
         started = time.perf_counter()
         rounds = self._scheduler.plan(started)
         if not rounds:

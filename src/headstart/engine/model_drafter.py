@@ -18,6 +18,7 @@ import numpy as np
 
 from headstart.decoding.drafter import DraftRequest, Draws
 from headstart.engine.cache import PageAccounts, choose_num_pages
+from headstart.engine.cache_claim import check_claim, claim_cache
 from headstart.engine.draft_state import DraftState
 from headstart.engine.guessing import CoupledGuessing, DrawnGuessing, Guessing
 from headstart.engine.stopping import end_tokens
@@ -93,7 +94,7 @@ class ModelDrafter:
             CapacityError: the cache does not fit into memory.
         """
         num_pages = choose_num_pages(config.cache_tokens, trunk.page_bytes(), config.max_batch * trunk.max_context)
-        trunk.make_cache(num_pages)
+        self._claim = claim_cache(trunk, num_pages)
         self._trunk = trunk
         self._vocab_size = vocab_size
         self._end_ids = tuple(end_ids)
@@ -136,6 +137,7 @@ class ModelDrafter:
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Tree]:
         """A tree for each that is caught up: a chain, and what stands beside it."""
+        check_claim(self._trunk, self._claim)
         states = [cast(DraftState, request.state) for request in requests]
         asking = [(state, request) for state, request in zip(states, requests, strict=True) if self._can_follow(state)]
         for state, _ in asking:
