@@ -135,15 +135,13 @@ def chat_prompt(engine: Engine, question: str) -> list[int]:
 
 
 def plain_speed(engine: Engine, trunk: NativeTrunk, repeats: int) -> tuple[Spread, float]:
-    """Tokens a second at batch 1, and Python's share of a step: all that is not inside a native pass."""
+    """Tokens a second at batch 1, and Python's share of a step: all that is not inside the native core."""
     prompt = chat_prompt(engine, CREATIVE["story"])
     engine.generate(prompt, plain_params(8))
-    trunk.take_profile()
-    before_s = engine.statistics.step_s
+    before_s = (engine.statistics.step_s, trunk.native_s)
     speeds = [engine.generate(prompt, plain_params()).tokens_per_s for _ in range(repeats)]
-    passes = trunk.take_profile()
-    native_s = passes.products_s + passes.attention_s + passes.rest_s
-    return Spread.of(speeds), 1 - native_s / (engine.statistics.step_s - before_s)
+    step_s, native_s = engine.statistics.step_s - before_s[0], trunk.native_s - before_s[1]
+    return Spread.of(speeds), 1 - native_s / step_s
 
 
 def batch_speed(engine: Engine, repeats: int) -> Spread:

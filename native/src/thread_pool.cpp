@@ -17,8 +17,9 @@ inline void relax() {
 #endif
 }
 
-constexpr int kSpins = 600;  // about ten microseconds: longer than most phases are apart
-constexpr int kYields = 50;  // then let others run here: the awaited thread may need this very core
+constexpr int kSpins = 600;      // about ten microseconds: longer than most phases are apart
+constexpr int kYields = 50;      // then let others run here: the awaited thread may need this very core
+constexpr int kRunYields = 400;  // some 200 microseconds: a text's next pass is that near, and waking takes as long
 
 }  // namespace
 
@@ -35,12 +36,12 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadPool::wait_while(std::atomic<uint32_t>& word, uint32_t value) {
+void ThreadPool::wait_while(std::atomic<uint32_t>& word, uint32_t value, int yields) {
   for (int i = 0; i < spins_; ++i) {
     if (word.load(std::memory_order_acquire) != value) return;
     relax();
   }
-  for (int i = 0; i < kYields; ++i) {
+  for (int i = 0; i < yields; ++i) {
     if (word.load(std::memory_order_acquire) != value) return;
     std::this_thread::yield();
   }
@@ -55,7 +56,7 @@ void ThreadPool::wait() {
     phase_.fetch_add(1, std::memory_order_release);
     phase_.notify_all();
   } else {
-    wait_while(phase_, phase);
+    wait_while(phase_, phase, kYields);
   }
 }
 
@@ -73,7 +74,7 @@ void ThreadPool::run_erased(Task task, void* argument) {
 void ThreadPool::work(int thread) {
   uint32_t seen = 0;
   while (true) {
-    wait_while(generation_, seen);
+    wait_while(generation_, seen, spins_ > 0 ? kRunYields : 0);
     ++seen;
     if (stopping_) return;
     task_(argument_, thread);

@@ -3,7 +3,8 @@
 // `run` hands the same function to every thread and returns when all are through. Inside, `wait`
 // is a barrier. Waiting spins for some microseconds, since the next phase is usually that near,
 // then offers its core to others, then sleeps in the kernel; with more threads than cores it does
-// not spin, because that would keep the awaited thread from running. Between runs all soon sleep.
+// not spin, because that would keep the awaited thread from running. Between runs it offers its core
+// for some 200 microseconds, since waking takes longer than the next pass is away, then sleeps.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -36,7 +37,7 @@ class ThreadPool {
   using Task = void (*)(void*, int);
   void run_erased(Task task, void* argument);
   void work(int thread);
-  void wait_while(std::atomic<uint32_t>& word, uint32_t value);
+  void wait_while(std::atomic<uint32_t>& word, uint32_t value, int yields);
 
   const int num_threads_;
   const int spins_;

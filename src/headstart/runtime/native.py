@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -165,7 +166,12 @@ class PassProfile:
 
 
 class NativeTrunk:
-    """`runtime.protocol.Trunk` over the native core. Not for use from several threads at once."""
+    """`runtime.protocol.Trunk` over the native core. Not for use from several threads at once.
+
+    Attributes:
+        config: sizes and choices of the model.
+        native_s: seconds spent inside the core so far; the rest of a step is Python's.
+    """
 
     def __init__(self, native: _native.Program, config: TrunkConfig) -> None:
         """Wrap a finished native program."""
@@ -173,6 +179,7 @@ class NativeTrunk:
         self.config = config
         self.vocab_size = config.vocab_size
         self.max_context = config.max_context
+        self.native_s = 0.0
 
     @property
     def instruction_set(self) -> str:
@@ -218,9 +225,11 @@ class NativeTrunk:
 
     def forward(self, rows: Rows) -> None:
         """See `Trunk.forward`."""
+        started = time.perf_counter()
         self._native.forward(
             rows.tokens, rows.positions, rows.parents, rows.sequences, rows.page_tables, rows.committed, rows.wanted
         )
+        self.native_s += time.perf_counter() - started
 
     def logits(self, wanted_index: int) -> NDArray[np.float32]:
         """See `Trunk.logits`."""
@@ -253,17 +262,19 @@ class NativeTrunk:
 
     def choose(self, choices: Sequence[Choice]) -> tuple[list[int], list[TokenLogprobs | None]]:
         """See `Trunk.choose`."""
+        rows = [choice.row for choice in choices]
+        choosers = [choice.chooser for choice in choices]
+        positions = [choice.position for choice in choices]
+        paths = [choice.path for choice in choices]
+        started = time.perf_counter()
         try:
-            tokens, logprobs = self._native.choose(
-                [choice.row for choice in choices],
-                [choice.chooser for choice in choices],  # type: ignore[misc]  # all made by make_chooser
-                [choice.position for choice in choices],
-                [choice.path for choice in choices],
-            )
+            # all choosers were made by make_chooser
+            tokens, logprobs = self._native.choose(rows, choosers, positions, paths)  # type: ignore[arg-type]
         except _native.LawError as error:
             raise ConfigError(str(error)) from None
         except _native.LogitsError as error:
             raise HeadstartError(str(error)) from None
+        self.native_s += time.perf_counter() - started
         return tokens, [None if found is None else TokenLogprobs(found[0], tuple(found[1])) for found in logprobs]
 
     def move(self, page_table: NDArray[np.int32], sources: Sequence[int], destinations: Sequence[int]) -> None:
