@@ -22,6 +22,17 @@ MARGIN = 0.05
 # While nothing pays, probing whether that has changed may take this share of the decoding time.
 PROBE_SHARE = 0.01
 
+# The ledger remembers some 50 rounds, and half a pass lost in them is 1 % of the time.
+LEDGER_FORGETTING = 0.02
+TOLERATED_LOSS = 0.5
+
+# Passes that earlier gains may stand in for later losses: the next text may be of another kind.
+MOST_CREDIT = 2.0
+
+# Rounds without drafts after a loss; twice as many after each further one.
+FIRST_REST = 32
+LONGEST_REST = 256
+
 
 def allocate(trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, max_rows: int) -> list[Tree]:
     """Give rows to the nodes that raise the rate of kept tokens.
@@ -119,6 +130,45 @@ def expected_speedup(trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, dr
     kept_tokens = fixed_rows + sum(sum(tree.path_probabilities) for tree in trees)
     seconds = cost.cost(fixed_rows + num_nodes) + draft_cost_s
     return (kept_tokens / fixed_rows) * (cost.cost(fixed_rows) / seconds)
+
+
+class Ledger:
+    """What drafting has earned and cost lately; after a loss it rests for a while.
+
+    Every decision to draft rests on estimates, and of many estimates the one
+    that is acted on is likely to err upward. The ledger holds the decisions
+    against what came of them, so that a loss ends whatever the estimates say.
+    """
+
+    def __init__(self) -> None:
+        """Begin even."""
+        self._balance = 0.0  # in passes, recent rounds weighing most
+        self._rest = FIRST_REST
+        self._rounds_left = 0
+
+    def rests(self) -> bool:
+        """Whether this round shall do without drafts; to be asked once a round."""
+        if self._rounds_left == 0:
+            return False
+        self._rounds_left -= 1
+        return True
+
+    def enter(self, saved_s: float, spent_s: float, pass_s: float) -> None:
+        """Account for a round that asked a drafter.
+
+        Args:
+            saved_s: seconds of plain passes that its kept guesses spared.
+            spent_s: seconds of asking, and of the rows that guesses were given.
+            pass_s: seconds of a plain pass.
+        """
+        balance = (1 - LEDGER_FORGETTING) * self._balance + (saved_s - spent_s) / pass_s
+        self._balance = min(balance, MOST_CREDIT)
+        if self._balance < -TOLERATED_LOSS:
+            self._rounds_left = self._rest
+            self._rest = min(2 * self._rest, LONGEST_REST)
+            self._balance = 0.0
+        elif self._balance > TOLERATED_LOSS:
+            self._rest = FIRST_REST
 
 
 class ProbeSchedule:

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from headstart.decoding.calibration import Calibrator
 from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.drafter import Drafter, DraftRequest
-from headstart.decoding.policy import ProbeSchedule, allocate, least_useful_probability, max_useful_nodes
+from headstart.decoding.policy import Ledger, ProbeSchedule, allocate, least_useful_probability, max_useful_nodes
 from headstart.decoding.trees import depths, sanitise
 from headstart.engine.draft_cost import DraftCost
 from headstart.engine.scheduler import Round
@@ -118,6 +118,8 @@ class Drafting:
         self._draft_cost = DraftCost()
         self._outlook = _Outlook()
         self._num_passes = 0
+        self._ledger = Ledger()
+        self._asking_s = 0.0  # seconds of asking in this pass
         self._proposed: dict[int, Tree] = {}  # what each sequence was guessed, with rows or without
 
     def open(self, sequence: Sequence) -> None:
@@ -137,8 +139,11 @@ class Drafting:
             max_rows: rows of the pass at most, those of `rounds` included.
         """
         started = time.perf_counter()
+        self._asking_s = 0.0
         askers = [r for r in rounds if r.sequence.drafter_state is not None and r.reaches_root and _depth_left(r) > 0]
         if not askers:
+            return []
+        if self._ledger.rests():
             return []
         fixed_rows = sum(round_.num_tokens for round_ in rounds)
         num_nodes = self._nodes_to_ask(len(askers), fixed_rows, max_rows)
@@ -156,6 +161,7 @@ class Drafting:
         if depth := max(max(depths(tree), default=0) for tree in trees):
             # one that only read, as a model reads a prompt before its first guess, did not do what is asked about
             self._draft_cost.observe(depth, spent)
+        self._asking_s = spent
         return [(round_, tree) for round_, tree in zip(askers, given, strict=True) if tree.tokens]
 
     def _select(self, trees: list[Tree], fixed_rows: int, max_rows: int) -> list[Tree]:
@@ -177,10 +183,22 @@ class Drafting:
         except Exception as error:
             self._give_up(sequence, error)
 
-    def observe_pass(self, num_rows: int, seconds: float) -> None:
-        """Learn from the time of a pass, all of whose rows were wanted, and of the engine's work around it."""
-        if self._cost is None:
+    def observe_pass(self, num_rows: int, num_kept: int, seconds: float) -> None:
+        """Learn from a pass, all of whose rows were wanted.
+
+        Args:
+            num_rows: its rows.
+            num_kept: nodes among them that were kept.
+            seconds: its time, and that of the engine's work around it.
+        """
+        if self._cost is None or self._config.policy == "always":
             return
+        if self._asking_s > 0.0:
+            fixed_rows = self._outlook.fixed_rows
+            plain_s = self._cost.cost(fixed_rows)
+            # by the smoothed curve, for a slow moment is no fault of the draft's
+            spent_s = self._asking_s + self._cost.cost(num_rows) - plain_s
+            self._ledger.enter(num_kept * plain_s / fixed_rows, spent_s, plain_s)
         self._num_passes += 1
         has_drafts = num_rows > self._outlook.fixed_rows
         if has_drafts or self._num_passes % PLAIN_PASSES == 0:

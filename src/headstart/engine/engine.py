@@ -160,7 +160,8 @@ class Engine:
         if len(passed.rows.wanted) == len(passed.rows.tokens):
             # A prompt's inner rows want no logits and cost less; only passes without any say what a row costs.
             # The engine's own work counts, since it grows with the rows as well.
-            self._drafting.observe_pass(len(passed.rows.tokens), ended - drafted)
+            num_kept = sum(len(decision.kept_nodes) for decision in decisions)
+            self._drafting.observe_pass(len(passed.rows.tokens), num_kept, ended - drafted)
 
     def _run(self, passed: Pass) -> list[Decision]:
         """Run the rows and choose; account for the time."""

@@ -10,6 +10,7 @@ from headstart.decoding.drafter import DraftRequest
 from headstart.decoding.lookup import LookupDrafter
 from headstart.decoding.policy import (
     PROBE_SHARE,
+    Ledger,
     ProbeSchedule,
     allocate,
     expected_speedup,
@@ -160,3 +161,44 @@ def test_text_that_repeats_is_drafted_in_long_chains() -> None:
     statistics = decode_with_lookup(passage * 4, prompt_length=200)
     assert statistics.mean_acceptance_length > 8
     assert statistics.acceptance_rate > 0.9
+
+
+def rested_rounds(ledger: Ledger, num_rounds: int, *, saved: float, spent: float) -> int:
+    rested = 0
+    for _ in range(num_rounds):
+        if ledger.rests():
+            rested += 1
+        else:
+            ledger.enter(saved, spent, 1.0)
+    return rested
+
+
+def test_a_loss_ends_whatever_the_estimates_say() -> None:
+    ledger = Ledger()
+    rested = rested_rounds(ledger, 2000, saved=0.0, spent=0.1)
+    assert rested > 1800
+    asked = 2000 - rested
+    assert 0.1 * asked / 2000 < 0.01  # of the time is lost in all
+
+
+def test_what_pays_never_rests() -> None:
+    assert rested_rounds(Ledger(), 1000, saved=0.12, spent=0.1) == 0
+
+
+def test_an_even_account_may_sway() -> None:
+    ledger = Ledger()
+    for _ in range(200):  # a guess in ten is kept, which just pays for the ten
+        assert rested_rounds(ledger, 1, saved=1.0, spent=0.1) + rested_rounds(ledger, 9, saved=0.0, spent=0.1) == 0
+
+
+def test_long_gains_do_not_excuse_a_long_loss() -> None:
+    ledger = Ledger()
+    rested_rounds(ledger, 1000, saved=3.0, spent=0.1)
+    assert rested_rounds(ledger, 100, saved=0.0, spent=0.1) > 50
+
+
+def test_drafts_come_back_once_they_pay() -> None:
+    ledger = Ledger()
+    rested_rounds(ledger, 1000, saved=0.0, spent=0.1)
+    assert rested_rounds(ledger, 1000, saved=0.5, spent=0.1) <= 256
+    assert rested_rounds(ledger, 1000, saved=0.5, spent=0.1) == 0
