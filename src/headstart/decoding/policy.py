@@ -22,12 +22,12 @@ MARGIN = 0.05
 # While nothing pays, probing whether that has changed may take this share of the decoding time.
 PROBE_SHARE = 0.01
 
-# The ledger remembers some 50 rounds, and half a pass lost in them is 1 % of the time.
+# The ledger remembers some 50 rounds. A single bet may cost a pass or two, so that much is no verdict yet.
 LEDGER_FORGETTING = 0.02
-TOLERATED_LOSS = 0.5
+TOLERATED_LOSS = 3.0
 
 # Passes that earlier gains may stand in for later losses: the next text may be of another kind.
-MOST_CREDIT = 2.0
+MOST_CREDIT = 6.0
 
 # Rounds without drafts after a loss; twice as many after each further one.
 FIRST_REST = 32
