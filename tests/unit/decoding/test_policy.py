@@ -194,7 +194,7 @@ def test_an_even_account_may_sway() -> None:
 def test_long_gains_do_not_excuse_a_long_loss() -> None:
     ledger = Ledger()
     rested_rounds(ledger, 1000, saved=3.0, spent=0.1)
-    assert rested_rounds(ledger, 200, saved=0.0, spent=0.1) > 80
+    assert rested_rounds(ledger, 200, saved=0.0, spent=0.1) > 60
 
 
 def test_drafts_come_back_once_they_pay() -> None:
