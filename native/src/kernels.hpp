@@ -83,6 +83,7 @@ const Kernels& kernels_by_name(std::string_view name);
 // The best one, or the one that HEADSTART_ISA names; throws std::invalid_argument.
 const Kernels& best_kernels();
 
+// Constants of the program: a constructor would run at load, in instructions that the machine may lack.
 extern const Kernels kPortableKernels;
 extern const Kernels kEmulatedTileKernels;  // to test tile_products.hpp without AMX
 #ifdef HEADSTART_X86

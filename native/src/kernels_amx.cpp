@@ -4,4 +4,4 @@
 #define HEADSTART_LANES avx512
 #include "kernels_impl.hpp"
 
-const headstart::Kernels headstart::kAmxKernels = headstart::avx512::with_tiles<headstart::AmxTiles>("amx");
+constinit const headstart::Kernels headstart::kAmxKernels = headstart::avx512::with_tiles<headstart::AmxTiles>("amx");

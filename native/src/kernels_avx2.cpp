@@ -2,4 +2,4 @@
 #define HEADSTART_LANES avx2
 #include "kernels_impl.hpp"
 
-const headstart::Kernels headstart::kAvx2Kernels = headstart::avx2::make_kernels();
+constinit const headstart::Kernels headstart::kAvx2Kernels = headstart::avx2::make_kernels();

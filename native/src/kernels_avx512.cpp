@@ -2,4 +2,4 @@
 #define HEADSTART_LANES avx512
 #include "kernels_impl.hpp"
 
-const headstart::Kernels headstart::kAvx512Kernels = headstart::avx512::make_kernels();
+constinit const headstart::Kernels headstart::kAvx512Kernels = headstart::avx512::make_kernels();

@@ -52,7 +52,7 @@ void matmul(const MatrixView& w, const QuantisedRows& quantised, const float* ro
   }
 }
 
-Kernels make_kernels() {
+constexpr Kernels make_kernels() {
   return {kName,  matmul,           quantise_groups,  quantise_row,  rms_norm,     silu_gate, add_rows,
           rotate, floats_to_halves, halves_to_floats, score_block,   softmax,      mix_block, scale_row,
           argmax, divide,           at_least,         bits_at_least, exponentials, read,      noise_bits};
@@ -60,7 +60,7 @@ Kernels make_kernels() {
 
 // The same kernels under another name, with products of int8 rows on tile registers.
 template <class Tiles>
-[[maybe_unused]] Kernels with_tiles(const char* name) {
+[[maybe_unused]] constexpr Kernels with_tiles(const char* name) {
   Kernels kernels = make_kernels();
   kernels.name = name;
   kernels.matmul = [](const MatrixView& weights, const QuantisedRows& quantised, const float* rows, int row_stride,

@@ -3,6 +3,6 @@
 #define HEADSTART_LANES portable
 #include "kernels_impl.hpp"
 
-const headstart::Kernels headstart::kPortableKernels = headstart::portable::make_kernels();
-const headstart::Kernels headstart::kEmulatedTileKernels =
+constinit const headstart::Kernels headstart::kPortableKernels = headstart::portable::make_kernels();
+constinit const headstart::Kernels headstart::kEmulatedTileKernels =
     headstart::portable::with_tiles<headstart::EmulatedTiles>("emulated-tiles");
