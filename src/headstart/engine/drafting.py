@@ -141,9 +141,7 @@ class Drafting:
         started = time.perf_counter()
         self._asking_s = 0.0
         askers = [r for r in rounds if r.sequence.drafter_state is not None and r.reaches_root and _depth_left(r) > 0]
-        if not askers:
-            return []
-        if self._ledger.rests():
+        if not askers or self._ledger.rests():
             return []
         fixed_rows = sum(round_.num_tokens for round_ in rounds)
         num_nodes = self._nodes_to_ask(len(askers), fixed_rows, max_rows)
