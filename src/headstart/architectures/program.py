@@ -35,6 +35,25 @@ class Embed:
 
 
 @dataclass(frozen=True, slots=True)
+class State:
+    """out = what was kept for the token before the row's, from float `offset` on; zeros before the first token.
+
+    What a trunk keeps are its taps; what heads keep is what they recycle.
+    """
+
+    out: Value
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """out = the parts, one after the other."""
+
+    out: Value
+    parts: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RmsNorm:
     """out = x / sqrt(mean(x^2) + eps) * weight, over each `span` of inputs on its own."""
 
@@ -81,6 +100,14 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
+class Silu:
+    """out = x * sigmoid(x)."""
+
+    out: Value
+    x: Value
+
+
+@dataclass(frozen=True, slots=True)
 class SiluGate:
     """out = silu(gate) * up."""
 
@@ -106,15 +133,22 @@ class SelectWanted:
     x: Value
 
 
-Operation = Embed | RmsNorm | Linear | Rotary | Attention | SiluGate | Add | SelectWanted
+Operation = Embed | State | Concat | RmsNorm | Linear | Rotary | Attention | Silu | SiluGate | Add | SelectWanted
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Operations in order, and the value that holds the logits."""
+    """Operations in order, and what comes of them.
+
+    Attributes:
+        operations: in order.
+        logits: the value that holds them, of the wanted rows.
+        kept: values that are kept for each row, side by side, for the `State` of the rows that follow it.
+    """
 
     operations: tuple[Operation, ...]
     logits: Value
+    kept: tuple[Value, ...] = ()
 
 
 @dataclass(slots=True)
@@ -132,6 +166,18 @@ class Builder:
         """See `Embed`."""
         out = self._value(width, False)
         self.operations.append(Embed(out, weight))
+        return out
+
+    def state(self, width: int, offset: int = 0) -> Value:
+        """See `State`."""
+        out = self._value(width, False)
+        self.operations.append(State(out, offset))
+        return out
+
+    def concat(self, *parts: Value) -> Value:
+        """See `Concat`."""
+        out = self._value(sum(part.width for part in parts), parts[0].wanted_only)
+        self.operations.append(Concat(out, parts))
         return out
 
     def rms_norm(self, x: Value, weight: str, eps: float, span: int | None = None) -> Value:
@@ -170,6 +216,12 @@ class Builder:
         self.operations.append(Attention(out, q, k, v, layer, num_heads, num_kv_heads, head_dim, window, scale))
         return out
 
+    def silu(self, x: Value) -> Value:
+        """See `Silu`."""
+        out = self._value(x.width, x.wanted_only)
+        self.operations.append(Silu(out, x))
+        return out
+
     def silu_gate(self, gate: Value, up: Value) -> Value:
         """See `SiluGate`."""
         out = self._value(gate.width, gate.wanted_only)
@@ -188,6 +240,6 @@ class Builder:
         self.operations.append(SelectWanted(out, x))
         return out
 
-    def finish(self, logits: Value) -> Program:
-        """The program, ending in `logits`."""
-        return Program(tuple(self.operations), logits)
+    def finish(self, logits: Value, kept: tuple[Value, ...] = ()) -> Program:
+        """The program, ending in `logits`, with what it keeps for the rows that follow."""
+        return Program(tuple(self.operations), logits, kept)
