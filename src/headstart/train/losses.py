@@ -121,7 +121,8 @@ def evaluate_rows(
     """
     _require_inputs(mix, draft_logits, trunk, labels)
     dtype = torch.float64 if draft_logits.dtype == torch.float64 else torch.float32
-    draft, draft_normaliser = _softmax(draft_logits, dtype)
+    draft_logits = draft_logits.to(dtype)
+    draft, draft_normaliser = _softmax(draft_logits)
     losses = torch.zeros_like(draft_normaliser)
     weights = None if row_weights is None else row_weights.to(dtype)
     against_label = None if labels is None else _against_label(mix, draft_logits, draft_normaliser, labels)
@@ -172,10 +173,10 @@ class _AgainstTrunk:
 def _against_trunk(
     mix: LossMix, draft_logits: Tensor, draft: Tensor, draft_normaliser: Tensor, trunk: TrunkLogits
 ) -> _AgainstTrunk:
-    probabilities, normaliser = _softmax(trunk.logits, draft.dtype)
+    trunk_logits = trunk.logits.to(draft.dtype)
+    probabilities, normaliser = _softmax(trunk_logits)
     # logits of both sides are subtracted before they are weighted: log-probabilities need no pass of their own
-    divergence = trunk.logits.to(draft.dtype, copy=True).sub_(draft_logits).mul_(probabilities).sum(-1)
-    divergence += draft_normaliser - normaliser
+    divergence = (trunk_logits - draft_logits).mul_(probabilities).sum(-1) + draft_normaliser - normaliser
     true = probabilities
     if trunk.log_normaliser is not None:
         inside = (normaliser - trunk.log_normaliser.to(draft.dtype)).exp().clamp_max(1.0)
@@ -212,7 +213,8 @@ def _gradient(
         draft_factor += against_trunk.trunk_factor
         if mix.needs_acceptance:
             # where the draft lies below the trunk, acceptance grows with it; where they are equal it is at its best
-            below = draft * (draft < against_trunk.true_trunk)
+            # (in place, as a mask of another type would be many times slower)
+            below = draft.clone().lt_(against_trunk.true_trunk).mul_(draft)
             draft_factor += against_trunk.below_factor * below.sum(-1)
     gradient = draft.mul_((draft_factor * weights)[:, None])
     if against_label is not None and mix.needs_labels:
@@ -225,10 +227,10 @@ def _gradient(
     return gradient
 
 
-def _softmax(logits: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
     """Probabilities [N, V] and the log-normaliser [N], which the largest logit and its probability tell."""
-    probabilities = logits.softmax(-1, dtype=dtype)
-    return probabilities, logits.amax(-1).to(dtype) - probabilities.amax(-1).log()
+    probabilities = logits.softmax(-1)
+    return probabilities, logits.amax(-1) - probabilities.amax(-1).log()
 
 
 def _require_inputs(mix: LossMix, draft_logits: Tensor, trunk: TrunkLogits | None, labels: Tensor | None) -> None:

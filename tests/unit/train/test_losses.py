@@ -125,7 +125,7 @@ def test_no_gradient_reaches_the_trunk() -> None:
 
 def test_the_cat_sat_on_the_mat() -> None:
     """The worked example of docs/explanation/training-losses.md: four heads at the position after 'the cat'."""
-    words = "the cat sat on the mat".split()
+    words = ["the", "cat", "sat", "on", "the", "mat"]
     vocabulary = sorted(set(words))
     tokens = torch.tensor([vocabulary.index(word) for word in words])
     one_document, supervised = torch.zeros_like(tokens), torch.ones_like(tokens, dtype=torch.bool)
