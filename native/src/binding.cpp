@@ -28,6 +28,7 @@ using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::c
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using FloatRow = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
+using FloatRows = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
 
 std::span<const int32_t> span_of(const Ints& a) { return {a.data(), a.shape(0)}; }
 
@@ -42,13 +43,7 @@ int add_matrix(Program& program, const std::string& kind, const std::string& tar
                const std::optional<Ints>& row_order) {
   const std::span<const int32_t> order = row_order ? span_of(*row_order) : std::span<const int32_t>{};
   nb::gil_scoped_release unlocked;
-  Packing packing(kind, target, n, k, {data.data(), data.shape(0)}, order, program.arena());
-  constexpr int kTilesOfPiece = 16;
-  program.share((packing.num_tiles() + kTilesOfPiece - 1) / kTilesOfPiece, [&](int piece, int) {
-    const int end = std::min((piece + 1) * kTilesOfPiece, packing.num_tiles());
-    for (int tile = piece * kTilesOfPiece; tile < end; ++tile) packing.pack_tile(tile);
-  });
-  return program.add_matrix(packing.matrix());
+  return program.weights()->add_matrix(kind, target, n, k, {data.data(), data.shape(0)}, order);
 }
 
 RowsView rows_view(const Ints& tokens, const Ints& positions, const Ints& parents, const Ints& sequences,
@@ -64,21 +59,44 @@ RowsView rows_view(const Ints& tokens, const Ints& positions, const Ints& parent
   return rows;
 }
 
+void check_slots(std::span<const int32_t> table, const std::vector<int32_t>& slots) {
+  for (const int32_t slot : slots) {
+    if (slot < 0 || static_cast<size_t>(slot / kPageTokens) >= table.size()) {
+      throw std::invalid_argument("slot " + std::to_string(slot) + " is past the page table");
+    }
+  }
+}
+
+void check_table(const Program& program, std::span<const int32_t> table) {
+  for (const int32_t page : table) {
+    if (page < 0 || page >= program.num_pages()) throw std::invalid_argument("a page is not in the cache");
+  }
+}
+
 void move_slots(Program& program, const Ints& page_table, const std::vector<int32_t>& sources,
                 const std::vector<int32_t>& destinations) {
   if (sources.size() != destinations.size()) throw std::invalid_argument("sources and destinations differ in length");
   const std::span<const int32_t> table = span_of(page_table);
-  for (const std::vector<int32_t>* slots : {&sources, &destinations}) {
-    for (const int32_t slot : *slots) {
-      if (slot < 0 || static_cast<size_t>(slot / kPageTokens) >= table.size()) {
-        throw std::invalid_argument("slot " + std::to_string(slot) + " is past the page table");
-      }
-    }
+  check_table(program, table);
+  check_slots(table, sources);
+  check_slots(table, destinations);
+  program.move(table, sources, destinations);
+}
+
+FloatRows read_taps(const Program& program, const Ints& page_table, int first_slot, int num_slots) {
+  const std::span<const int32_t> table = span_of(page_table);
+  check_table(program, table);
+  if (num_slots < 0) throw std::invalid_argument("a negative number of slots");
+  if (num_slots > 0) check_slots(table, {first_slot, first_slot + num_slots - 1});
+  const int width = program.kept_width();
+  auto values = std::make_unique<float[]>(static_cast<size_t>(num_slots) * static_cast<size_t>(width));
+  for (int i = 0; i < num_slots; ++i) {
+    const int slot = first_slot + i;
+    program.taps().read(table[static_cast<size_t>(slot / kPageTokens)], slot % kPageTokens, 0, width,
+                        values.get() + static_cast<size_t>(i) * static_cast<size_t>(width));
   }
-  for (const int32_t page : table) {
-    if (page < 0 || page >= program.cache().num_pages()) throw std::invalid_argument("a page is not in the cache");
-  }
-  program.cache().move(table, sources, destinations);
+  nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
+  return FloatRows(values.release(), {static_cast<size_t>(num_slots), static_cast<size_t>(width)}, owner);
 }
 
 using TopLogprobs = std::vector<std::pair<int32_t, double>>;
@@ -104,11 +122,12 @@ Choices choose(Program& program, const std::vector<int>& rows, const std::vector
   std::mutex failing;
   {
     nb::gil_scoped_release unlocked;
-    program.share(static_cast<int>(count), [&](int i, int thread) {
+    Machine& machine = program.machine();
+    machine.share(static_cast<int>(count), [&](int i, int thread) {
       try {
         const size_t at = static_cast<size_t>(i);
-        chosen[at] = choosers[at]->choose(program.logits(rows[at]), positions[at], paths[at], program.kernels(),
-                                          program.choose_scratch(thread));
+        chosen[at] = choosers[at]->choose(program.logits(rows[at]), positions[at], paths[at], machine.kernels(),
+                                          machine.choose_scratch(thread));
       } catch (...) {
         const std::lock_guard lock(failing);
         if (!failure) failure = std::current_exception();
@@ -188,10 +207,11 @@ NB_MODULE(_native, m) {
   nb::class_<Program>(m, "Program")
       .def("__init__",
            [](Program* self, int num_threads, const std::string& isa) {
-             new (self) Program(checked_threads(num_threads), kernels_for(isa));
+             const auto machine = std::make_shared<Machine>(checked_threads(num_threads), kernels_for(isa));
+             new (self) Program(std::make_shared<Weights>(machine));
            })
-      .def_prop_ro("instruction_set", [](const Program& p) { return std::string(p.kernels().name); })
-      .def_prop_ro("num_threads", &Program::num_threads)
+      .def_prop_ro("instruction_set", [](const Program& p) { return std::string(p.machine().kernels().name); })
+      .def_prop_ro("num_threads", [](const Program& p) { return p.machine().num_threads(); })
       .def_prop_ro("vocab_size", &Program::vocab_size)
       .def_prop_ro("weight_bytes", &Program::weight_bytes)
       .def_prop_ro("page_bytes", &Program::page_bytes)
@@ -204,19 +224,37 @@ NB_MODULE(_native, m) {
            "row_order"_a.noconvert().none())
       .def("unpack_row",
            [](const Program& p, int matrix, int row) {
-             const Matrix& weights = p.matrix(matrix);
+             const Matrix& weights = p.weights()->matrix(matrix);
              if (row < 0 || row >= weights.n) throw std::invalid_argument("the matrix has no such row");
              std::vector<float> values(static_cast<size_t>(weights.k));
              unpack_row(weights, row, values.data());
              return copy_floats(values.data(), weights.k);
            })
       .def("add_vector",
-           [](Program& p, const Floats& values) { return p.add_vector({values.data(), values.shape(0)}); })
+           [](Program& p, const Floats& values) { return p.weights()->add_vector({values.data(), values.shape(0)}); })
       .def("add_register", &Program::add_register, "width"_a, "wanted_rows_only"_a)
       .def("embed",
            [](Program& p, int out, int matrix) {
              Op op{OpKind::kEmbed};
              op.out = out, op.weight = matrix;
+             p.add_op(std::move(op));
+           })
+      .def("state",
+           [](Program& p, int out, int offset) {
+             Op op{OpKind::kState};
+             op.out = out, op.at = offset;
+             p.add_op(std::move(op));
+           })
+      .def("keep",
+           [](Program& p, int in, int offset) {
+             Op op{OpKind::kKeep};
+             op.in = in, op.at = offset;
+             p.add_op(std::move(op));
+           })
+      .def("copy",
+           [](Program& p, int out, int in, int offset) {
+             Op op{OpKind::kCopy};
+             op.out = out, op.in = in, op.at = offset;
              p.add_op(std::move(op));
            })
       .def("norm",
@@ -249,6 +287,12 @@ NB_MODULE(_native, m) {
              Op op{OpKind::kAttention};
              op.out = out, op.in = queries, op.layer = layer, op.attention = store.attention;
              p.add_op(std::move(store));
+             p.add_op(std::move(op));
+           })
+      .def("silu",
+           [](Program& p, int out, int x) {
+             Op op{OpKind::kSilu};
+             op.out = out, op.in = x;
              p.add_op(std::move(op));
            })
       .def("gate",
@@ -300,6 +344,7 @@ NB_MODULE(_native, m) {
              return copy_floats(p.logits(index), p.vocab_size());
            })
       .def("choose", &choose)
+      .def("taps", &read_taps, "page_table"_a.noconvert(), "first_slot"_a, "num_slots"_a)
       .def("move", &move_slots, "page_table"_a.noconvert(), "sources"_a, "destinations"_a);
 }
 

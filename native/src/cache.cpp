@@ -1,22 +1,9 @@
 #include "cache.hpp"
 
-#include <unistd.h>
-
 #include <cstring>
-#include <new>
 #include <vector>
 
 namespace headstart {
-namespace {
-
-// The system would promise any amount and kill the process once it is used.
-size_t affordable(size_t num_bytes) {
-  const size_t memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
-  if (num_bytes > memory) throw std::bad_alloc();
-  return num_bytes;
-}
-
-}  // namespace
 
 size_t Cache::page_bytes(const CacheShape& shape) {
   return static_cast<size_t>(shape.num_layers) * shape.num_kv_heads * 2 * kPageTokens * shape.head_dim *

@@ -43,6 +43,7 @@ struct Kernels {
 
   // out = x / sqrt(mean(x^2) + eps) * weight; k a multiple of 16
   void (*rms_norm)(const float* x, const float* weight, float eps, int k, float* out);
+  void (*silu)(const float* x, int k, float* out);
   void (*silu_gate)(const float* gate, const float* up, int k, float* out);
   void (*add)(const float* x, const float* y, int k, float* out);
   // rotates pairs (i, i + half) of one head

@@ -53,9 +53,9 @@ void matmul(const MatrixView& w, const QuantisedRows& quantised, const float* ro
 }
 
 constexpr Kernels make_kernels() {
-  return {kName,  matmul,           quantise_groups,  quantise_row,  rms_norm,     silu_gate, add_rows,
-          rotate, floats_to_halves, halves_to_floats, score_block,   softmax,      mix_block, scale_row,
-          argmax, divide,           at_least,         bits_at_least, exponentials, read,      noise_bits};
+  return {kName,  matmul,           quantise_groups,  quantise_row, rms_norm, silu,      silu_gate, add_rows,
+          rotate, floats_to_halves, halves_to_floats, score_block,  softmax,  mix_block, scale_row, argmax,
+          divide, at_least,         bits_at_least,    exponentials, read,     noise_bits};
 }
 
 // The same kernels under another name, with products of int8 rows on tile registers.

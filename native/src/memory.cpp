@@ -1,6 +1,7 @@
 #include "memory.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -32,6 +33,12 @@ void Mapping::swap(Mapping& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(mapped_, other.mapped_);
   std::swap(mapped_bytes_, other.mapped_bytes_);
+}
+
+size_t affordable(size_t num_bytes) {
+  const size_t memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  if (num_bytes > memory) throw std::bad_alloc();
+  return num_bytes;
 }
 
 uint8_t* Arena::allocate(size_t num_bytes) {

@@ -45,6 +45,10 @@ class Mapping {
   size_t mapped_bytes_ = 0;
 };
 
+// `num_bytes` themselves. The system would promise any amount and kill the process once it is used, so
+// more than the machine has throws std::bad_alloc.
+size_t affordable(size_t num_bytes);
+
 // Hands out pieces that live as long as the arena, one after the other.
 class Arena {
  public:

@@ -4,17 +4,12 @@
 #include <chrono>
 #include <cmath>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 namespace headstart {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Rows that share a walk over pages in attention: many, so that keys are read seldom, but few
-// where there are few, so that all threads have work.
-int rows_of_block(size_t num_rows) { return num_rows <= 1 ? 1 : num_rows <= 16 ? 2 : num_rows <= 64 ? 4 : 8; }
 
 int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -25,22 +20,8 @@ void grow(LineVector<T>& buffer, size_t size) {
 
 }  // namespace
 
-Program::Program(int num_threads, const Kernels& kernels) : kernels_(kernels), pool_(num_threads) {
-  scratch_.resize(static_cast<size_t>(num_threads));
-  choose_scratch_.resize(static_cast<size_t>(num_threads));
-}
-
-int Program::add_matrix(const Matrix& matrix) {
-  matrices_.push_back(matrix);
-  return static_cast<int>(matrices_.size()) - 1;
-}
-
-int Program::add_vector(std::span<const float> values) {
-  LineVector<float> padded(values.begin(), values.end());
-  padded.resize(static_cast<size_t>(round_up(static_cast<int>(values.size()), kTile)), 0.0f);
-  vectors_.push_back(std::move(padded));
-  return static_cast<int>(vectors_.size()) - 1;
-}
+Program::Program(std::shared_ptr<Weights> weights)
+    : weights_(std::move(weights)), machine_(*weights_->machine()), kernels_(machine_.kernels()) {}
 
 int Program::add_register(int width, bool wanted_rows_only) {
   registers_.push_back({width, round_up(width, kTile), wanted_rows_only, {}});
@@ -48,80 +29,6 @@ int Program::add_register(int width, bool wanted_rows_only) {
 }
 
 void Program::add_op(Op op) { ops_.push_back(std::move(op)); }
-
-// A list that fits together cannot reach outside its registers, whatever rows come.
-void Program::check_ops() const {
-  const auto demand = [](bool holds, const char* what) {
-    if (!holds) throw std::invalid_argument(std::string("the program does not fit together: ") + what);
-  };
-  const auto reg = [&](int index) -> const Register& {
-    demand(index >= 0 && static_cast<size_t>(index) < registers_.size(), "unknown register");
-    return registers_[static_cast<size_t>(index)];
-  };
-  const auto weights = [&](int index) -> const Matrix& {
-    demand(index >= 0 && static_cast<size_t>(index) < matrices_.size(), "unknown matrix");
-    return matrix(index);
-  };
-  const auto vector_of = [&](int index, int width) {
-    demand(index >= 0 && static_cast<size_t>(index) < vectors_.size(), "unknown vector");
-    demand(static_cast<int>(vectors_[static_cast<size_t>(index)].size()) >= width, "a vector is too short");
-  };
-  const auto alike = [&](int a, int b) {
-    demand(reg(a).width == reg(b).width && reg(a).wanted_only == reg(b).wanted_only, "registers differ");
-  };
-  demand(reg(logits_register_).wanted_only, "logits are of wanted rows");
-  for (const Op& op : ops_) {
-    const AttentionShape& shape = op.attention;
-    switch (op.kind) {
-      case OpKind::kEmbed:
-        demand(weights(op.weight).k == reg(op.out).width && !reg(op.out).wanted_only, "embedding");
-        demand(weights(op.weight).n >= vocab_size(), "the embedding has fewer rows than there are logits");
-        break;
-      case OpKind::kNorm:
-        alike(op.out, op.in);
-        demand(op.span > 0 && op.span % kTile == 0 && reg(op.in).width % op.span == 0, "norm");
-        vector_of(op.weight, op.span);
-        break;
-      case OpKind::kLinear:
-        for (const LinearPart& part : op.parts) {
-          demand(weights(part.matrix).k == reg(op.in).width && matrix(part.matrix).n == reg(part.destination).width,
-                 "a matrix has another shape than its registers");
-          demand(reg(op.in).wanted_only == reg(part.destination).wanted_only, "registers differ in rows");
-          if (part.bias >= 0) vector_of(part.bias, reg(part.destination).width);
-        }
-        break;
-      case OpKind::kRotate:
-        demand(op.span > 0 && reg(op.in).width % op.span == 0 && !reg(op.in).wanted_only, "rotation");
-        demand(static_cast<int>(inverse_frequencies_.size()) * 2 <= op.span, "more frequencies than a head has pairs");
-        break;
-      case OpKind::kStore:
-      case OpKind::kAttention:
-        demand(op.layer >= 0 && op.layer < cache_shape_.num_layers, "layer");
-        demand(shape.num_kv_heads == cache_shape_.num_kv_heads && shape.head_dim == cache_shape_.head_dim &&
-                   shape.num_kv_heads > 0 && shape.num_heads % shape.num_kv_heads == 0 && shape.head_dim % kTile == 0,
-               "attention's heads differ from the cache's");
-        if (op.kind == OpKind::kStore) {
-          alike(op.in, op.in2);
-          demand(reg(op.in).width == shape.num_kv_heads * shape.head_dim && !reg(op.in).wanted_only, "keys");
-        } else {
-          alike(op.in, op.out);
-          demand(reg(op.in).width == shape.num_heads * shape.head_dim && !reg(op.in).wanted_only, "queries");
-        }
-        break;
-      case OpKind::kGate:
-      case OpKind::kAdd:
-        alike(op.in, op.in2);
-        alike(op.in, op.out);
-        demand(reg(op.in).width % kTile == 0, "width");
-        break;
-      case OpKind::kSelect:
-        demand(reg(op.in).width == reg(op.out).width && reg(op.out).wanted_only && !reg(op.in).wanted_only, "select");
-        break;
-      case OpKind::kQuantise:
-        break;
-    }
-  }
-}
 
 // Before a product whose matrices want 8-bit rows, unless its input was just quantised.
 void Program::add_quantise_ops() {
@@ -148,6 +55,11 @@ void Program::finish(int logits_register, std::vector<float> inverse_frequencies
   cache_shape_ = cache;
   max_context_ = max_context;
   check_ops();
+  const auto end_of_part = [&](int reg, const Op& op) { return op.at + registers_[static_cast<size_t>(reg)].width; };
+  for (const Op& op : ops_) {
+    if (op.kind == OpKind::kState) state_width_ = std::max(state_width_, end_of_part(op.out, op));
+    if (op.kind == OpKind::kKeep) kept_width_ = std::max(kept_width_, end_of_part(op.in, op));
+  }
   add_quantise_ops();
   taken_ = std::make_unique<std::atomic<int>[]>(ops_.size() * static_cast<size_t>(num_threads()));
 }
@@ -203,16 +115,46 @@ void Program::prepare_rotary(const RowPlan& plan) {
   }
 }
 
+int Program::num_embeddings() const {
+  int most = INT32_MAX;
+  for (const Op& op : ops_) {
+    if (op.kind == OpKind::kEmbed) most = std::min(most, matrix(op.weight).n);
+  }
+  return most;
+}
+
+size_t Program::page_bytes() const {
+  return Cache::page_bytes(cache_shape_) + StateStore::page_bytes(kept_width_, cache_shape_.half);
+}
+
+void Program::make_cache(int num_pages) {
+  affordable(page_bytes() * static_cast<size_t>(num_pages));
+  cache_ = Cache(cache_shape_, num_pages);
+  if (kept_width_ > 0) taps_ = StateStore(kept_width_, cache_shape_.half, num_pages);
+}
+
+void Program::move(std::span<const int32_t> page_table, std::span<const int32_t> sources,
+                   std::span<const int32_t> destinations) {
+  cache_.move(page_table, sources, destinations);
+  if (kept_width_ > 0) taps_.move(page_table, sources, destinations);
+}
+
 void Program::forward(const RowsView& rows) {
+  const RowPlan plan(rows, {vocab_size(), max_context_, cache_.num_pages()});
+  run({plan, cache_, nullptr, &taps_});
+}
+
+void Program::run(const Pass& pass) {
   if (taken_ == nullptr) throw std::invalid_argument("the program is not finished");
-  const RowPlan plan(rows, {vocab_size(), max_context_, cache_.num_pages()}, rows_of_block(rows.tokens.size()));
+  if (state_width_ > 0 && pass.states == nullptr) throw std::invalid_argument("the program reads another's states");
+  const RowPlan& plan = pass.plan;
   reserve(plan.num_rows(), plan.num_wanted());
   prepare_rotary(plan);
   num_wanted_ = plan.num_wanted();
   for (size_t i = 0; i < ops_.size() * static_cast<size_t>(num_threads()); ++i) {
     taken_[i].store(0, std::memory_order_relaxed);
   }
-  pool_.run([&](int thread) { walk(plan, thread); });
+  machine_.pool().run([&](int thread) { walk(pass, thread); });
 }
 
 bool Program::on_wanted_rows(const Op& op) const {
@@ -220,7 +162,9 @@ bool Program::on_wanted_rows(const Op& op) const {
   return registers_[static_cast<size_t>(reg)].wanted_only;
 }
 
-void Program::walk(const RowPlan& plan, int thread) {
+void Program::walk(const Pass& pass, int thread) {
+  const RowPlan& plan = pass.plan;
+  ThreadPool& pool = machine_.pool();
   bool barrier_due = false;  // something since the last barrier that another thread may need
   Clock::time_point since = Clock::now();
   const auto account = [&](double& seconds) {
@@ -236,20 +180,20 @@ void Program::walk(const RowPlan& plan, int thread) {
     if (num_rows == 0) break;  // nothing is wanted: the rest serves logits alone
     if (is_row_op(op)) {
       if (op.kind == OpKind::kSelect) {  // its rows are other threads' rows
-        pool_.wait();
+        pool.wait();
       }
-      for (int r = thread; r < num_rows; r += num_threads()) run_row_op(op, plan, r);
+      for (int r = thread; r < num_rows; r += num_threads()) run_row_op(op, pass, r);
       barrier_due = true;
       continue;
     }
-    if (barrier_due) pool_.wait();
+    if (barrier_due) pool.wait();
     account(profile_.rest);
     if (op.kind == OpKind::kLinear) {
       run_linear(op, num_rows, taken, thread);
     } else {
-      run_attention(op, plan, taken[0], thread);
+      run_attention(op, pass, taken[0], thread);
     }
-    pool_.wait();
+    pool.wait();
     account(op.kind == OpKind::kLinear ? profile_.products : profile_.attention);
     barrier_due = false;
   }
@@ -258,15 +202,23 @@ void Program::walk(const RowPlan& plan, int thread) {
 
 Program::Profile Program::take_profile() { return std::exchange(profile_, Profile{}); }
 
-void Program::run_row_op(const Op& op, const RowPlan& plan, int row) {
+void Program::run_row_op(const Op& op, const Pass& pass, int row) {
+  const RowPlan& plan = pass.plan;
   const auto width = [&](int reg) { return registers_[static_cast<size_t>(reg)].width; };
   switch (op.kind) {
     case OpKind::kEmbed:
       unpack_row(matrix(op.weight), plan.rows().tokens[static_cast<size_t>(row)], row_of(op.out, row));
       break;
+    case OpKind::kState:
+    case OpKind::kKeep:
+      run_state(op, pass, row);
+      break;
+    case OpKind::kCopy:
+      std::copy_n(row_of(op.in, row), width(op.in), row_of(op.out, row) + op.at);
+      break;
     case OpKind::kNorm:
       for (int at = 0; at < width(op.in); at += op.span) {
-        kernels_.rms_norm(row_of(op.in, row) + at, vectors_[static_cast<size_t>(op.weight)].data(), op.eps, op.span,
+        kernels_.rms_norm(row_of(op.in, row) + at, weights_->vector(op.weight).data(), op.eps, op.span,
                           row_of(op.out, row) + at);
       }
       break;
@@ -289,7 +241,10 @@ void Program::run_row_op(const Op& op, const RowPlan& plan, int row) {
       break;
     }
     case OpKind::kStore:
-      store_row(plan, op.attention, cache_, op.layer, kernels_, row, row_of(op.in, row), row_of(op.in2, row));
+      store_row(plan, op.attention, pass.cache, op.layer, kernels_, row, row_of(op.in, row), row_of(op.in2, row));
+      break;
+    case OpKind::kSilu:
+      kernels_.silu(row_of(op.in, row), width(op.in), row_of(op.out, row));
       break;
     case OpKind::kGate:
       kernels_.silu_gate(row_of(op.in, row), row_of(op.in2, row), width(op.in), row_of(op.out, row));
@@ -303,6 +258,24 @@ void Program::run_row_op(const Op& op, const RowPlan& plan, int row) {
     case OpKind::kLinear:
     case OpKind::kAttention:
       break;
+  }
+}
+
+// From the slot of the token before the row, or to the row's own.
+void Program::run_state(const Op& op, const Pass& pass, int row) {
+  const int32_t sequence = pass.plan.rows().sequences[static_cast<size_t>(row)];
+  const int reg = op.kind == OpKind::kState ? op.out : op.in;
+  const int width = registers_[static_cast<size_t>(reg)].width;
+  if (op.kind == OpKind::kKeep) {
+    const int slot = pass.plan.place(row).slot;
+    pass.kept->write(pass.plan.page(sequence, slot), slot % kPageTokens, op.at, width, row_of(reg, row));
+    return;
+  }
+  const int slot = pass.plan.place(row).slot_before;
+  if (slot < 0) {
+    std::fill_n(row_of(reg, row), width, 0.0f);
+  } else {
+    pass.states->read(pass.plan.page(sequence, slot), slot % kPageTokens, op.at, width, row_of(reg, row));
   }
 }
 
@@ -331,7 +304,7 @@ void Program::run_tiles(const Op& op, int num_rows, int begin, int end) {
     const Matrix& weights = matrix(part.matrix);
     const int from = std::max(begin, first) - first, to = std::min(end, first + weights.num_tiles) - first;
     if (from < to) {
-      const float* bias = part.bias >= 0 ? vectors_[static_cast<size_t>(part.bias)].data() : nullptr;
+      const float* bias = part.bias >= 0 ? weights_->vector(part.bias).data() : nullptr;
       const Destination destination{row_of(part.destination, 0),
                                     registers_[static_cast<size_t>(part.destination)].stride, bias, part.accumulate};
       kernels_.matmul(weights.view(), quantised, input.values.data(), input.stride, num_rows, from, to, destination);
@@ -340,19 +313,17 @@ void Program::run_tiles(const Op& op, int num_rows, int begin, int end) {
   }
 }
 
-void Program::run_attention(const Op& op, const RowPlan& plan, std::atomic<int>& next, int thread) {
-  const int count = num_attention_items(plan, op.attention, num_threads());
+void Program::run_attention(const Op& op, const Pass& pass, std::atomic<int>& next, int thread) {
+  const int count = num_attention_items(pass.plan, op.attention, num_threads());
   for (int item = next.fetch_add(1); item < count; item = next.fetch_add(1)) {
-    attend(plan, op.attention, cache_, op.layer, kernels_, num_threads(), item, row_of(op.in, 0), row_of(op.out, 0),
-           scratch_[static_cast<size_t>(thread)]);
+    attend(pass.plan, op.attention, pass.cache, op.layer, kernels_, num_threads(), item, row_of(op.in, 0),
+           row_of(op.out, 0), machine_.attention_scratch(thread));
   }
 }
 
-const float* Program::logits(int wanted_index) const { return register_row(logits_register_, wanted_index); }
-
-const float* Program::register_row(int index, int row) const {
-  const Register& reg = registers_[static_cast<size_t>(index)];
-  return reg.values.data() + static_cast<size_t>(row) * reg.stride;
+const float* Program::logits(int wanted_index) const {
+  const Register& reg = registers_[static_cast<size_t>(logits_register_)];
+  return reg.values.data() + static_cast<size_t>(wanted_index) * reg.stride;
 }
 
 }  // namespace headstart

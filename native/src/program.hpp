@@ -9,16 +9,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "attention.hpp"
 #include "cache.hpp"
-#include "choose.hpp"
-#include "kernels.hpp"
-#include "matrix.hpp"
+#include "machine.hpp"
 #include "rows.hpp"
-#include "thread_pool.hpp"
+#include "states.hpp"
+#include "weights.hpp"
 
 namespace headstart {
 
@@ -29,7 +27,22 @@ struct LinearPart {
   bool accumulate;  // adds to what the destination holds
 };
 
-enum class OpKind { kEmbed, kNorm, kQuantise, kLinear, kRotate, kStore, kAttention, kGate, kAdd, kSelect };
+enum class OpKind {
+  kEmbed,
+  kState,  // what was kept for the token before
+  kCopy,   // into a part of a wider register
+  kNorm,
+  kQuantise,
+  kLinear,
+  kRotate,
+  kStore,
+  kAttention,
+  kSilu,
+  kGate,
+  kAdd,
+  kSelect,
+  kKeep,  // for the rows that follow
+};
 
 struct Op {
   explicit Op(OpKind kind) : kind(kind) {}
@@ -38,43 +51,55 @@ struct Op {
   int out = -1, in = -1, in2 = -1, in3 = -1;  // registers
   int weight = -1;                            // vector (norm) or matrix (embed)
   int span = 0;                               // norm: inputs a norm takes together; rotate: width of a head
+  int at = 0;                                 // first float of a part: of a state, a register, what is kept
   float eps = 0.0f;
   int layer = 0;
   AttentionShape attention{};
   std::vector<LinearPart> parts;
 };
 
+// What a pass runs over: its rows, where their keys and values lie, the states they read, and where they keep theirs.
+struct Pass {
+  const RowPlan& plan;
+  const Cache& cache;
+  const StateStore* states;  // may be null if the program reads none
+  const StateStore* kept;    // may be null if it keeps nothing
+};
+
 class Program {
  public:
-  Program(int num_threads, const Kernels& kernels);
+  explicit Program(std::shared_ptr<Weights> weights);
 
-  // ---- building; each returns the index to refer to
-  int add_matrix(const Matrix& matrix);
-  Arena& arena() { return arena_; }  // where matrices live
-  int add_vector(std::span<const float> values);
+  // ---- building; `add_register` returns the index to refer to
   int add_register(int width, bool wanted_rows_only);
   void add_op(Op op);
   // logits register, rotary frequencies [rotated / 2] with the factor on cosine and sine
   void finish(int logits_register, std::vector<float> inverse_frequencies, float rotary_factor, CacheShape cache,
               int max_context);
 
-  // ---- running
-  void make_cache(int num_pages) { cache_ = Cache(cache_shape_, num_pages); }
-  size_t page_bytes() const { return Cache::page_bytes(cache_shape_); }
-  Cache& cache() { return cache_; }
+  // ---- running over a cache of its own, as a trunk
+  void make_cache(int num_pages);
+  size_t page_bytes() const;
+  int num_pages() const { return cache_.num_pages(); }
+  const StateStore& taps() const { return taps_; }
   void forward(const RowsView& rows);
+  // copies slots of a sequence to slots, keys, values and taps, as if all at once
+  void move(std::span<const int32_t> page_table, std::span<const int32_t> sources,
+            std::span<const int32_t> destinations);
+
+  // ---- running over another's
+  void run(const Pass& pass);
   const float* logits(int wanted_index) const;
   int num_wanted() const { return num_wanted_; }
   int vocab_size() const { return logits_register_ < 0 ? 0 : registers_[static_cast<size_t>(logits_register_)].width; }
-  const float* register_row(int index, int row) const;
-  // runs `each(i, thread)` for i in [0, count) on the threads
-  template <class Function>
-  void share(int count, Function&& each);
-  ChooseScratch& choose_scratch(int thread) { return choose_scratch_[static_cast<size_t>(thread)]; }
 
-  const Kernels& kernels() const { return kernels_; }
-  int num_threads() const { return pool_.num_threads(); }
-  const Matrix& matrix(int index) const { return matrices_[static_cast<size_t>(index)]; }
+  const std::shared_ptr<Weights>& weights() const { return weights_; }
+  Machine& machine() const { return machine_; }
+  const CacheShape& cache_shape() const { return cache_shape_; }
+  int max_context() const { return max_context_; }
+  int kept_width() const { return kept_width_; }    // floats that it keeps a row
+  int state_width() const { return state_width_; }  // floats of a state that it reads
+  int num_embeddings() const;                       // tokens that every embedding of it knows
   // seconds that passes spent in products, attention and the rest, waiting included, since the last call
   struct Profile {
     double products, attention, rest;
@@ -98,11 +123,12 @@ class Program {
 
   void reserve(int num_rows, int num_wanted);
   void prepare_rotary(const RowPlan& plan);
-  void walk(const RowPlan& plan, int thread);
-  void run_row_op(const Op& op, const RowPlan& plan, int row);
+  void walk(const Pass& pass, int thread);
+  void run_row_op(const Op& op, const Pass& pass, int row);
+  void run_state(const Op& op, const Pass& pass, int row);
   void run_linear(const Op& op, int num_rows, std::atomic<int>* taken, int thread);
   void run_tiles(const Op& op, int num_rows, int begin, int end);
-  void run_attention(const Op& op, const RowPlan& plan, std::atomic<int>& next, int thread);
+  void run_attention(const Op& op, const Pass& pass, std::atomic<int>& next, int thread);
   void check_ops() const;
   void add_quantise_ops();
   bool is_row_op(const Op& op) const { return op.kind != OpKind::kLinear && op.kind != OpKind::kAttention; }
@@ -112,11 +138,12 @@ class Program {
     return reg.values.data() + static_cast<size_t>(row) * reg.stride;
   }
 
+  const Matrix& matrix(int index) const { return weights_->matrix(index); }
+  int num_threads() const { return machine_.num_threads(); }
+
+  const std::shared_ptr<Weights> weights_;
+  Machine& machine_;
   const Kernels& kernels_;
-  ThreadPool pool_;
-  Arena arena_;
-  std::vector<Matrix> matrices_;
-  std::vector<LineVector<float>> vectors_;
   std::vector<Register> registers_;
   std::vector<Op> ops_;
   int widest_quantised_ = 0;
@@ -125,24 +152,11 @@ class Program {
   LineVector<float> cosine_, sine_;
   float rotary_factor_ = 1.0f;
   std::unique_ptr<std::atomic<int>[]> taken_;  // pieces of work taken: a counter for each operation and thread
-  std::vector<AttentionScratch> scratch_;
-  std::vector<ChooseScratch> choose_scratch_;
-  Profile profile_{};  // thread 0's
+  Profile profile_{};                          // thread 0's
   CacheShape cache_shape_{};
   Cache cache_;
-  int logits_register_ = -1, max_context_ = 0, num_wanted_ = 0;
+  StateStore taps_;
+  int logits_register_ = -1, max_context_ = 0, num_wanted_ = 0, kept_width_ = 0, state_width_ = 0;
 };
-
-template <class Function>
-void Program::share(int count, Function&& each) {
-  if (count == 1 || num_threads() == 1) {  // not worth waking anyone
-    for (int i = 0; i < count; ++i) each(i, 0);
-    return;
-  }
-  std::atomic<int> next{0};
-  pool_.run([&](int thread) {
-    for (int i = next.fetch_add(1); i < count; i = next.fetch_add(1)) each(i, thread);
-  });
-}
 
 }  // namespace headstart

@@ -8,15 +8,19 @@
 namespace headstart {
 namespace {
 
+// Rows that share a walk over pages in attention: many, so that keys are read seldom, but few
+// where there are few, so that all threads have work.
+int rows_of_block(int num_rows) { return num_rows <= 1 ? 1 : num_rows <= 16 ? 2 : num_rows <= 64 ? 4 : 8; }
+
 [[noreturn]] void refuse(size_t row, const std::string& why) {
   throw std::invalid_argument("row " + std::to_string(row) + ": " + why);
 }
 
 }  // namespace
 
-RowPlan::RowPlan(const RowsView& rows, const RowLimits& limits, int rows_of_block) : rows_(rows) {
+RowPlan::RowPlan(const RowsView& rows, const RowLimits& limits) : rows_(rows) {
   check(limits);
-  place_rows(rows_of_block);
+  place_rows();
 }
 
 void RowPlan::check(const RowLimits& limits) const {
@@ -57,7 +61,7 @@ void RowPlan::check(const RowLimits& limits) const {
   }
 }
 
-void RowPlan::place_rows(int rows_of_block) {
+void RowPlan::place_rows() {
   const int num_rows = this->num_rows();
   places_.resize(static_cast<size_t>(num_rows));
   int first_of_sequence = 0;
@@ -70,6 +74,8 @@ void RowPlan::place_rows(int rows_of_block) {
     if (static_cast<size_t>(place.slot / kPageTokens) >= rows_.page_tables[static_cast<size_t>(sequence)].size()) {
       refuse(static_cast<size_t>(r), "its slot is past the sequence's page table");
     }
+    place.slot_before =
+        parent < 0 ? rows_.committed[static_cast<size_t>(sequence)] - 1 : places_[static_cast<size_t>(parent)].slot;
     place.in_place = place.slot == rows_.positions[static_cast<size_t>(r)] &&
                      (parent < 0 || places_[static_cast<size_t>(parent)].in_place);
     place.tail_begin = place.tail_end = static_cast<int>(tail_slots_.size());
@@ -83,11 +89,16 @@ void RowPlan::place_rows(int rows_of_block) {
         tail_slots_[static_cast<size_t>(--at)] = places_[static_cast<size_t>(ancestor)].slot;
       }
     }
-    if (!blocks_.empty() && blocks_.back().sequence == sequence && blocks_.back().num_rows < rows_of_block) {
-      ++blocks_.back().num_rows;
-    } else {
-      blocks_.push_back({sequence, r, 1});
-    }
+    add_to_blocks(r);
+  }
+}
+
+void RowPlan::add_to_blocks(int row) {
+  const int32_t sequence = rows_.sequences[static_cast<size_t>(row)];
+  if (!blocks_.empty() && blocks_.back().sequence == sequence && blocks_.back().num_rows < rows_of_block(num_rows())) {
+    ++blocks_.back().num_rows;
+  } else {
+    blocks_.push_back({sequence, row, 1});
   }
 }
 

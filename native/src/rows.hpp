@@ -24,6 +24,7 @@ struct RowBlock {
 // A row's own place, and the slots of what it sees past the committed tokens.
 struct RowPlace {
   int slot;
+  int slot_before;           // of the token before it; -1 if there is none
   bool in_place;             // every token it sees lies at the slot of its position
   int tail_begin, tail_end;  // if not in place: its ancestors' slots and its own, in `tail_slots`
 };
@@ -31,7 +32,7 @@ struct RowPlace {
 class RowPlan {
  public:
   // Throws std::invalid_argument, naming the row, if a row breaks the rules.
-  RowPlan(const RowsView& rows, const RowLimits& limits, int rows_of_block);
+  RowPlan(const RowsView& rows, const RowLimits& limits);
 
   const RowsView& rows() const { return rows_; }
   int num_rows() const { return static_cast<int>(rows_.tokens.size()); }
@@ -46,7 +47,8 @@ class RowPlan {
 
  private:
   void check(const RowLimits& limits) const;
-  void place_rows(int rows_of_block);
+  void place_rows();
+  void add_to_blocks(int row);
 
   RowsView rows_;
   std::vector<RowPlace> places_;

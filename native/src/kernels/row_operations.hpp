@@ -16,12 +16,14 @@ void rms_norm(const float* x, const float* weight, float eps, int k, float* out)
   for (int i = 0; i < k; i += 16) store(out + i, mul(mul(load(x + i), factor), load(weight + i)));
 }
 
+inline Floats silu_of(Floats x) { return div(x, add(splat(1.0f), exponential(sub(splat(0.0f), x)))); }
+
+void silu(const float* x, int k, float* out) {
+  for (int i = 0; i < k; i += 16) store(out + i, silu_of(load(x + i)));
+}
+
 void silu_gate(const float* gate, const float* up, int k, float* out) {
-  const Floats one = splat(1.0f), zero = splat(0.0f);
-  for (int i = 0; i < k; i += 16) {
-    const Floats g = load(gate + i);
-    store(out + i, mul(div(g, add(one, exponential(sub(zero, g)))), load(up + i)));
-  }
+  for (int i = 0; i < k; i += 16) store(out + i, mul(silu_of(load(gate + i)), load(up + i)));
 }
 
 void add_rows(const float* x, const float* y, int k, float* out) {

@@ -2,17 +2,20 @@
 
 Values become registers, reused once nothing reads them. Products of the same
 input become one operation, so that threads share out all their tiles at once,
-and a sum with a product's result becomes part of that product.
+and a sum with a product's result becomes part of that product. What is kept for
+later rows is copied out as soon as it is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from headstart._native import Program as NativeProgram
 from headstart.architectures.program import (
     Add,
     Attention,
+    Concat,
     Embed,
     Linear,
     Operation,
@@ -20,12 +23,14 @@ from headstart.architectures.program import (
     RmsNorm,
     Rotary,
     SelectWanted,
+    Silu,
     SiluGate,
+    State,
     Value,
 )
 
 # operations whose result may lie where their first input lay
-_IN_PLACE = (Rotary, Add)
+_IN_PLACE = (Rotary, Silu, Add)
 
 
 def compile_program(program: Program, native: NativeProgram, matrices: dict[str, int], vectors: dict[str, int]) -> int:
@@ -44,9 +49,11 @@ def compile_program(program: Program, native: NativeProgram, matrices: dict[str,
 def inputs(operation: Operation) -> tuple[Value, ...]:
     """The values an operation reads."""
     match operation:
-        case Embed():
+        case Embed() | State():
             return ()
-        case RmsNorm() | Linear() | Rotary() | SelectWanted():
+        case Concat():
+            return operation.parts
+        case RmsNorm() | Linear() | Rotary() | Silu() | SelectWanted():
             return (operation.x,)
         case Attention():
             return (operation.q, operation.k, operation.v)
@@ -98,6 +105,8 @@ class _Compiler:
             value: index for index, operation in enumerate(program.operations) for value in inputs(operation)
         }
         self._last_use[program.logits] = len(program.operations)
+        widths = [value.width for value in program.kept]
+        self._kept = list(zip(program.kept, accumulate([0, *widths[:-1]]), strict=True)) if widths else []
 
     def run(self) -> int:
         index = 0
@@ -108,10 +117,17 @@ class _Compiler:
             else:
                 self._emit(operation, index)
                 end = index + 1
+            self._keep(self._operations[index:end])
             for done in range(index, end):
                 self._registers.release(v for v in inputs(self._operations[done]) if self._last_use[v] < end)
             index = end
         return self._registers[self._logits]
+
+    def _keep(self, done: Sequence[Operation]) -> None:
+        for operation in done:
+            for value, offset in self._kept:
+                if value == operation.out:
+                    self._native.keep(self._registers[value], offset)
 
     def _dies(self, value: Value, index: int) -> bool:
         return self._last_use[value] <= index
@@ -130,6 +146,13 @@ class _Compiler:
                 native.embed(out, self._matrices[operation.weight])
             case RmsNorm():
                 native.norm(out, first, self._vectors[operation.weight], operation.eps, operation.span)
+            case State():
+                native.state(out, operation.offset)
+            case Concat():
+                offset = 0
+                for part in operation.parts:
+                    native.copy(out, registers[part], offset)
+                    offset += part.width
             case Rotary():
                 if out != first:
                     raise AssertionError("rotation works in place, so its input must not be read again")
@@ -139,6 +162,8 @@ class _Compiler:
                     out, first, registers[operation.k], registers[operation.v], operation.layer, operation.num_heads,
                     operation.num_kv_heads, operation.head_dim, operation.window, operation.scale,
                 )  # fmt: skip
+            case Silu():
+                native.silu(out, first)
             case SiluGate():
                 native.gate(out, first, registers[operation.up])
             case Add():
@@ -150,6 +175,7 @@ class _Compiler:
         """Emits the run of products that share the input of the one at `begin`; returns its end."""
         operations = self._operations
         x = operations[begin].x  # type: ignore[union-attr]
+        kept = [value for value, _ in self._kept]
         end = begin
         parts: list[tuple[int, int, int, bool]] = []
         while end < len(operations) and isinstance(product := operations[end], Linear) and product.x == x:
@@ -162,6 +188,7 @@ class _Compiler:
                 and total.x != x
                 and self._dies(total.x, end + 1)
                 and self._dies(product.out, end + 1)
+                and product.out not in kept
             ):
                 out = self._registers.rename(total.x, total.out)
                 self._native.linear(self._registers[x], [(self._matrices[product.weight], out, bias, True)])

@@ -34,6 +34,7 @@ def load_trunk(
     threads: int | None = None,
     weights: WeightFormat = "stored",
     cache: CacheFormat = "auto",
+    taps: Sequence[int] = (),
     instruction_set: str | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> NativeTrunk:
@@ -48,6 +49,8 @@ def load_trunk(
             rounds f32 and f16 matrices; "f32" expands every matrix (a
             reference, slow).
         cache: format of keys and values; "auto" is f32 for f32 weights, else f16.
+        taps: layers whose outputs it keeps for heads, ascending: 0 is the embedding, `num_layers` what the final
+            norm gets. They take cache memory and change no logit.
         instruction_set: a kernel set by name instead of the best one.
         progress: called with the share of weights loaded, 0 to 1.
 
@@ -62,17 +65,18 @@ def load_trunk(
     if threads is not None and not 1 <= threads <= 1024:
         raise ConfigError(f"threads = {threads}: it must be between 1 and 1024.")
     family, config = read_config(checkpoint)
-    program = decoder_program(config)
+    _check_taps(taps, config)
+    program = decoder_program(config, taps)
     placed = place_weights(checkpoint, family, config, program)
     try:
         native = _native.Program(threads or _native.usable_cores(), instruction_set or "")
     except ValueError as error:
         raise UnsupportedError(f"{str(error).capitalize()}.") from None
-    logits = _load_weights(native, program, placed, weights, progress)
+    indices = _load_weights(native, program, placed, weights, progress)
     frequencies, rotary_factor = inverse_frequencies(config.rotary)
     half_cache = cache == "f16" or (cache == "auto" and not _runs_in_f32(program, placed, weights))
     native.finish(
-        logits=logits,
+        logits=compile_program(program, native, indices.matrices, indices.vectors),
         inverse_frequencies=frequencies.tolist(),
         rotary_factor=rotary_factor,
         num_layers=config.num_layers,
@@ -81,7 +85,14 @@ def load_trunk(
         half_cache=half_cache,
         max_context=config.max_context,
     )
-    return NativeTrunk(native, config)
+    return NativeTrunk(native, config, taps=tuple(taps), indices=indices, weights=weights)
+
+
+def _check_taps(taps: Sequence[int], config: TrunkConfig) -> None:
+    if list(taps) != sorted(set(taps)) or any(not 0 <= tap <= config.num_layers for tap in taps):
+        raise ConfigError(
+            f"taps = {list(taps)}: they must ascend, from 0 (the embedding) to {config.num_layers} (the last layer)."
+        )
 
 
 def _matrix_names(program: Program) -> list[str]:
@@ -101,7 +112,7 @@ def _load_weights(
     placed: dict[str, PlacedWeight],
     weights: WeightFormat,
     progress: Callable[[float], None] | None,
-) -> int:
+) -> WeightIndices:
     names = _matrix_names(program)
     total = sum(placed[name].tensor.data.nbytes for name in names)
     matrices: dict[str, int] = {}
@@ -117,7 +128,7 @@ def _load_weights(
             values = weight.tensor.dequantize()
             ordered = values if weight.row_order is None else values[weight.row_order]
             vectors[name] = native.add_vector(np.ascontiguousarray(ordered))
-    return compile_program(program, native, matrices, vectors)
+    return WeightIndices(matrices, vectors)
 
 
 def _add_matrix(native: _native.Program, weight: PlacedWeight, weights: WeightFormat) -> int:
@@ -151,6 +162,19 @@ def _rounded_to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
 
 
 @dataclass(frozen=True, slots=True)
+class WeightIndices:
+    """Where the native core has the weights of a program, by name.
+
+    Attributes:
+        matrices: of embeddings and products.
+        vectors: of norms and biases.
+    """
+
+    matrices: dict[str, int]
+    vectors: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class PassProfile:
     """Seconds in the parts of passes, the waiting of threads for each other included.
 
@@ -170,13 +194,28 @@ class NativeTrunk:
 
     Attributes:
         config: sizes and choices of the model.
+        tap_layers: layers whose outputs it keeps.
+        native: the core's program, and where its weights are: for heads, which borrow them.
+        indices: see `native`.
+        weights: the format they were loaded in.
         native_s: seconds spent inside the core so far; the rest of a step is Python's.
     """
 
-    def __init__(self, native: _native.Program, config: TrunkConfig) -> None:
+    def __init__(
+        self,
+        native: _native.Program,
+        config: TrunkConfig,
+        *,
+        taps: tuple[int, ...] = (),
+        indices: WeightIndices | None = None,
+        weights: WeightFormat = "stored",
+    ) -> None:
         """Wrap a finished native program."""
-        self._native = native
+        self.native = native
         self.config = config
+        self.tap_layers = taps
+        self.indices = indices or WeightIndices({}, {})
+        self.weights = weights
         self.vocab_size = config.vocab_size
         self.max_context = config.max_context
         self.native_s = 0.0
@@ -184,21 +223,21 @@ class NativeTrunk:
     @property
     def instruction_set(self) -> str:
         """The kernels that run: "amx", "avx512vnni", "avx2" or "portable"."""
-        return str(self._native.instruction_set)
+        return str(self.native.instruction_set)
 
     @property
     def num_threads(self) -> int:
         """Threads that work together."""
-        return int(self._native.num_threads)
+        return int(self.native.num_threads)
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of weights that a pass over one row reads."""
-        return int(self._native.weight_bytes)
+        return int(self.native.weight_bytes)
 
     def take_profile(self) -> PassProfile:
         """Where passes spent their time since the last call."""
-        return PassProfile(*self._native.take_profile())
+        return PassProfile(*self.native.take_profile())
 
     def read_bandwidth(self, num_bytes: int) -> float:
         """Bytes a second at which this trunk's threads read memory: the median of a few tries.
@@ -212,7 +251,7 @@ class NativeTrunk:
     def make_cache(self, num_pages: int) -> None:
         """See `Trunk.make_cache`."""
         try:
-            self._native.make_cache(num_pages)
+            self.native.make_cache(num_pages)
         except (MemoryError, TypeError):  # more pages than memory holds, or than a 32-bit number counts
             raise CapacityError(
                 f"A cache of {num_pages} pages needs {num_pages * self.page_bytes() / 2**20:.0f} MiB, which cannot be "
@@ -221,19 +260,19 @@ class NativeTrunk:
 
     def page_bytes(self) -> int:
         """See `Trunk.page_bytes`."""
-        return int(self._native.page_bytes)
+        return int(self.native.page_bytes)
 
     def forward(self, rows: Rows) -> None:
         """See `Trunk.forward`."""
         started = time.perf_counter()
-        self._native.forward(
+        self.native.forward(
             rows.tokens, rows.positions, rows.parents, rows.sequences, rows.page_tables, rows.committed, rows.wanted
         )
         self.native_s += time.perf_counter() - started
 
     def logits(self, wanted_index: int) -> NDArray[np.float32]:
         """See `Trunk.logits`."""
-        return self._native.logits(wanted_index)
+        return self.native.logits(wanted_index)
 
     def make_chooser(
         self, params: SamplingParams, seed: int, prompt: Sequence[int], end_tokens: Sequence[int]
@@ -269,7 +308,7 @@ class NativeTrunk:
         started = time.perf_counter()
         try:
             # all choosers were made by make_chooser
-            tokens, logprobs = self._native.choose(rows, choosers, positions, paths)  # type: ignore[arg-type]
+            tokens, logprobs = self.native.choose(rows, choosers, positions, paths)  # type: ignore[arg-type]
         except _native.LawError as error:
             raise ConfigError(str(error)) from None
         except _native.LogitsError as error:
@@ -279,4 +318,14 @@ class NativeTrunk:
 
     def move(self, page_table: NDArray[np.int32], sources: Sequence[int], destinations: Sequence[int]) -> None:
         """See `Trunk.move`."""
-        self._native.move(page_table, list(sources), list(destinations))
+        self.native.move(page_table, list(sources), list(destinations))
+
+    def taps(self, page_table: NDArray[np.int32], first_slot: int, num_slots: int) -> NDArray[np.float32]:
+        """What was kept for tokens of a sequence [num_slots, num_taps * hidden_size]: each one's layers side by side.
+
+        Args:
+            page_table: int32, of the sequence.
+            first_slot: slot of the first token; a committed token lies at the slot of its position.
+            num_slots: how many, all run before.
+        """
+        return self.native.taps(page_table, first_slot, num_slots)
