@@ -41,7 +41,7 @@ def place_weights(
         CheckpointError: a tensor is missing, has another shape, or has no place.
     """
     placed: dict[str, PlacedWeight] = {}
-    for name, shape in _wanted_shapes(program).items():
+    for name, shape in wanted_shapes(program).items():
         stored = stored_name(name, checkpoint.format)
         tensor = checkpoint.tensors.get(stored)
         if tensor is None:
@@ -66,7 +66,8 @@ def place_weights(
     return placed
 
 
-def _wanted_shapes(program: Program) -> dict[str, tuple[int, ...]]:
+def wanted_shapes(program: Program) -> dict[str, tuple[int, ...]]:
+    """The shape of each weight of a program; -1 for the rows of an embedding, which it does not tell."""
     shapes: dict[str, tuple[int, ...]] = {}
     for operation in program.operations:
         match operation:

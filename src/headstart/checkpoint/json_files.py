@@ -1,8 +1,9 @@
-"""JSON files of a model folder, read with errors that name the file."""
+"""JSON of files, read with errors that name the file."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,20 @@ def read_json_object(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{path}: the file cannot be read ({error}). Fetch it again.") from error
     return parse_json_object(raw, str(path))
+
+
+def check_keys(data: Mapping[str, Any], names: set[str], where: str) -> None:
+    """Refuse a JSON object that has not exactly these keys.
+
+    Raises:
+        CheckpointError: it says which are missing and which are unknown.
+    """
+    missing, unknown = sorted(names - set(data)), sorted(set(data) - names)
+    problems = [
+        f"{', '.join(keys)[:200]} {what}" for keys, what in ((missing, "missing"), (unknown, "unknown")) if keys
+    ]
+    if problems:
+        raise CheckpointError(f"{where}: {'; '.join(problems)}. The file was altered; fetch or make it again.")
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

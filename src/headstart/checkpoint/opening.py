@@ -13,7 +13,7 @@ from typing import Literal
 from headstart.checkpoint import gguf_tokenizer, huggingface_tokenizer
 from headstart.checkpoint.gguf import read_gguf
 from headstart.checkpoint.json_files import read_json_object
-from headstart.checkpoint.safetensors import read_safetensors_folder
+from headstart.checkpoint.safetensors import is_weights_name, read_safetensors_folder
 from headstart.checkpoint.tensor import Tensor
 from headstart.checkpoint.tokenizer import Tokenizer
 from headstart.errors import CheckpointError, ConfigError
@@ -136,7 +136,7 @@ def _open_folder(folder: Path) -> Checkpoint:
         names = {entry.name for entry in folder.iterdir()}
     except OSError as error:
         raise CheckpointError(f"{folder}: the folder cannot be read ({error}). Check its permissions.") from error
-    if "config.json" in names and any(name.endswith(".safetensors") for name in names):
+    if "config.json" in names and any(map(is_weights_name, names)):
         return _open_huggingface(folder)
     gguf_names = sorted(name for name in names if name.endswith(".gguf"))
     if len(gguf_names) == 1:

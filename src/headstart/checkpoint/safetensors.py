@@ -26,6 +26,9 @@ from headstart.errors import CheckpointError, UnsupportedError
 
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
+# heads lie beside a model and are no part of its weights
+HEADS_NAME = "heads.safetensors"
+HEADS_SUFFIX = f".{HEADS_NAME}"
 _MAX_DIMENSIONS = 32
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 
@@ -58,6 +61,19 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
+def read_safetensors_header(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The metadata of one file and the names of its tensors; nothing is said about the tensors themselves.
+
+    Raises:
+        CheckpointError: the file is missing, or has no valid header.
+    """
+    header, _ = _read_header(map_file(path), path)
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+        _fail(path, "the metadata is not an object of texts")
+    return metadata, tuple(header)
+
+
 def read_safetensors_folder(folder: Path) -> dict[str, Tensor]:
     """Map the tensors of a model folder: the shards of its index, or its single file.
 
@@ -70,13 +86,18 @@ def read_safetensors_folder(folder: Path) -> dict[str, Tensor]:
         return _read_shards(folder)
     if (folder / SINGLE_NAME).is_file():
         return read_safetensors(folder / SINGLE_NAME)
-    files = sorted(folder.glob("*.safetensors"))
+    files = sorted(file for file in folder.glob("*.safetensors") if is_weights_name(file.name))
     if len(files) != 1:
         found = ", ".join(file.name for file in files) or "no *.safetensors file"
         raise CheckpointError(
             f"{folder}: expected {INDEX_NAME}, {SINGLE_NAME} or exactly one *.safetensors file; found {found}."
         )
     return read_safetensors(files[0])
+
+
+def is_weights_name(name: str) -> bool:
+    """Whether a file of this name can hold a model's weights."""
+    return name.endswith(".safetensors") and name != HEADS_NAME and not name.endswith(HEADS_SUFFIX)
 
 
 def _fail(path: Path, problem: str) -> NoReturn:
