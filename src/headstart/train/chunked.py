@@ -126,7 +126,7 @@ def log_normaliser(states: Tensor, unembedding: Tensor, chunk_rows: int = CHUNK_
         likeliest: int64 [N], the trunk's likeliest token.
     """
     normalisers, likeliest = [], []
-    for rows in states.split(chunk_rows):
+    for rows in torch.split(states, chunk_rows):
         logits = rows.to(unembedding.dtype) @ unembedding.t()
         normalisers.append((logits if logits.dtype == torch.float64 else logits.float()).logsumexp(-1))
         likeliest.append(logits.argmax(-1))
@@ -141,7 +141,7 @@ def _product_dtype(unembedding: Tensor) -> torch.dtype:
 def _chunks(row_weights: Tensor, chunk_rows: int) -> Iterator[Tensor]:
     """Indices of rows that count, int64, a chunk at a time."""
     counted = row_weights.nonzero()[:, 0]
-    return iter(counted.split(chunk_rows)) if counted.numel() else iter(())
+    return iter(torch.split(counted, chunk_rows)) if counted.numel() else iter(())
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -199,7 +199,7 @@ class _ChunkedLoss(torch.autograd.Function):
         return (row_losses * row_weights.to(dtype)).sum(), row_losses, acceptance, correct
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, loss_gradient: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         if ctx.gradients is None:
             raise RuntimeError("the gradients of this loss were given out already: run its forward pass again")

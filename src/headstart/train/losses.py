@@ -259,7 +259,7 @@ class _DraftLosses(torch.autograd.Function):
         return rows.losses
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, losses_gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (gradient,) = ctx.saved_tensors
         return (gradient * losses_gradient[:, None]).to(ctx.logits_dtype), None, None, None
