@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -51,8 +54,11 @@ def engine(model: Path) -> Engine:
 class EndingEngine(Engine):
     """Writes the end of a turn far oftener than random weights would."""
 
+    question_bias: Mapping[int, float] = MappingProxyType({ENDING: 4.0})
+
     def submit(self, prompt, params: SamplingParams = SamplingParams()) -> int:  # noqa: B008 - as the engine's
-        return super().submit(prompt, replace(params, logit_bias={ENDING: 4.0 if params.temperature else 3.0}))
+        bias = self.question_bias if params.temperature == 1.0 else {ENDING: 4.0 if params.temperature else 3.0}
+        return super().submit(prompt, replace(params, logit_bias=bias))
 
 
 def make_store(model: Path, path: Path, prompts: PromptSource = PROMPTS, config: DistillConfig = CONFIG) -> TextStore:
@@ -110,7 +116,7 @@ def test_marks_are_on_answers_alone(store, model):
             assert tuple(tokens[begin - len(frame.tail) : begin]) == frame.tail
         if document.category != "chat":  # has a system message of its own
             assert tuple(tokens[: len(frame.head)]) == frame.head
-        for (_, end), (begin, _) in zip(answers, answers[1:], strict=False):
+        for (_, end), (begin, _) in pairwise(answers):
             assert tuple(tokens[end - 1 : end - 1 + len(frame.between)]) == frame.between
             question = tokens[end - 1 + len(frame.between) : begin - len(frame.tail)]
             assert question
@@ -118,6 +124,18 @@ def test_marks_are_on_answers_alone(store, model):
     assert num_turns[1] > 5
     assert num_turns[2] > 2
     assert num_turns[3] > 0  # the prompt of three turns
+
+
+def test_a_question_ends_at_its_first_mark(model, tmp_path):
+    """The model may open another turn instead of ending its own."""
+    opening_turns = EndingEngine.load(model, draft="none", threads=1, cache_tokens=4096)
+    opening_turns.question_bias = {298: 5.0}
+    prompts = PromptList(PROMPTS.prompts[:2])
+    config = replace(CONFIG, num_tokens=100, question_tokens=(60,))
+    text = make_store(model, tmp_path / "text", prompts, config)
+    write_text(opening_turns, text, prompts, config)
+    lengths = [spans(document.supervised)[0][0] for document in text.documents()]
+    assert np.median(lengths) < 25  # the frame and the opening alone are 20
 
 
 def test_fixed_prompts_are_asked_as_the_template_has_them(store, model):
@@ -185,10 +203,13 @@ def test_another_seed_is_another_text(store, model, engine, tmp_path):
 
 def test_more_can_be_wanted_later(store, model, engine, tmp_path):
     part = make_store(model, tmp_path / "part")
-    write_text(engine, part, PROMPTS, replace(CONFIG, num_tokens=200))
+    write_text(engine, part, PROMPTS, replace(CONFIG, num_tokens=600))
     assert 0 < len(shards(part)) < len(shards(store))
-    write_text(engine, part, PROMPTS, CONFIG)
+    num_asked, written_now = part.counts.num_asked, []
+    write_text(engine, part, PROMPTS, CONFIG, written_now.append)
     assert shards(part) == shards(store)
+    # what is there is not written again; a shard at most is begun ahead
+    assert len(written_now) <= part.counts.num_asked - num_asked + CONFIG.shard_documents < part.counts.num_documents
 
 
 def test_a_finished_text_is_left_alone(store, engine):
@@ -201,7 +222,7 @@ def test_progress_and_report_are_exact(model, engine, tmp_path):
     part = make_store(model, tmp_path / "part")
     seen = []
     report = write_text(engine, part, PROMPTS, CONFIG, seen.append)
-    assert all(earlier.num_supervised < later.num_supervised for earlier, later in zip(seen, seen[1:], strict=False))
+    assert all(earlier.num_supervised < later.num_supervised for earlier, later in pairwise(seen))
     assert all(entry.num_wanted == CONFIG.num_tokens and entry.tokens_per_s > 0 for entry in seen)
     assert seen[0].seconds_left > 0
     assert seen[-1].seconds_left == 0
@@ -237,7 +258,7 @@ def test_what_does_not_fit_is_counted(model, engine, tmp_path):
 def test_prompts_without_any_answer_end_the_run(model, engine, tmp_path):
     prompts = PromptList((Prompt(turns=("the end of the line " * 60,)),))
     part = make_store(model, tmp_path / "part", prompts)
-    with pytest.raises(ConfigError, match="200 prompts in a row.*The prompt has"):
+    with pytest.raises(ConfigError, match=r"200 prompts in a row.*The prompt has"):
         write_text(engine, part, prompts, CONFIG)
     assert engine.num_running == engine.num_waiting == 0
 
@@ -277,7 +298,7 @@ def test_a_store_of_another_template_is_refused(model, engine, tmp_path):
 def test_a_model_without_a_template_goes_on_with_plain_texts_only(tmp_path):
     model = write_tiny_gguf(tmp_path / "base.gguf", metadata={"tokenizer.chat_template": 0}, num_layers=1)
     base = EndingEngine.load(model, draft="none", threads=1, cache_tokens=2048)
-    with pytest.raises(UnsupportedError, match="4 of 6 prompts are turns .* no chat template.*raw"):
+    with pytest.raises(UnsupportedError, match=r"4 of 6 prompts are turns .* no chat template.*raw"):
         write_text(base, make_store(model, tmp_path / "chat"), PROMPTS, CONFIG)
     prompts = PromptList(tuple(prompt for prompt in PROMPTS.prompts if prompt.raw))
     config = replace(CONFIG, num_tokens=50)

@@ -125,7 +125,7 @@ def test_a_file_of_other_tensors_is_no_shard(store):
 
 def test_a_missing_shard_is_named(store):
     shard(store, 0).unlink()
-    with pytest.raises(CheckpointError, match="shard-00000.* is missing"):
+    with pytest.raises(CheckpointError, match=r"shard-00000.* is missing"):
         TextStore.open(store.path)
 
 
