@@ -13,17 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors import safe_open
 
-from headstart.checkpoint import KINDS, open_checkpoint
 from headstart.checkpoint.bfloat16 import round_to_bfloat16
 from headstart.checkpoint.heads_file import HeadsFile, HeadsHeader, open_heads, write_heads
-from headstart.checkpoint.heads_storage import restore_weight, store_weights
 from headstart.checkpoint.safetensors import read_safetensors
 from headstart.checkpoint.trunk_identity import TrunkIdentity
 from headstart.errors import CheckpointError, ConfigError
-from headstart.testing.gguf_writer import write_gguf
-from headstart.testing.passes import prefill_logits
-from headstart.testing.tiny_models import write_tiny_gguf
 
 TRUNK = TrunkIdentity(
     name="Tiny",
@@ -109,38 +105,15 @@ def test_int8_of_what_int8_holds_changes_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
 
 
-def test_int8_of_zeros_and_of_next_to_nothing(tmp_path: Path) -> None:
-    values = np.zeros((2, 32), np.float32)
-    values[1] = 1e-9  # below what the least float16 scale can tell from zero
-    write_heads(tmp_path / "x", HEADER, {"w": values}, storage="int8")
-    assert not open_heads(tmp_path / "x").tensor("w").dequantize().any()
-
-
-def test_int8_rounds_as_the_native_runtime_does(tmp_path: Path) -> None:
-    """A trunk quantised on loading, and one whose matrices went through a heads file, give the same bits."""
-    native = pytest.importorskip("headstart.runtime.native")
-    floats = open_checkpoint(write_tiny_gguf(tmp_path / "floats.gguf", kind="F32"))
-    matrices = {name: tensor.dequantize() for name, tensor in floats.tensors.items() if len(tensor.shape) == 2}
-    write_heads(tmp_path / "x", HEADER, matrices, storage="int8")
-    stored = open_heads(tmp_path / "x")
-    tensors = [stored.tensor(name) if name in matrices else tensor for name, tensor in floats.tensors.items()]
-    metadata = {key: list(value) if isinstance(value, tuple) else value for key, value in floats.metadata.items()}
-    write_gguf(tmp_path / "codes.gguf", metadata, tensors)
-
-    quantised_on_loading = native.load_trunk(floats, threads=1, weights="int8", cache="f16")
-    through_the_file = native.load_trunk(open_checkpoint(tmp_path / "codes.gguf"), threads=1, cache="f16")
-    text = range(40, 60)
-    assert prefill_logits(quantised_on_loading, text).tobytes() == prefill_logits(through_the_file, text).tobytes()
-
-
-@given(seed=st.integers(0, 1 << 32), exponent=st.integers(-20, 4))
-def test_no_int8_value_is_off_by_more_than_half_a_step(seed: int, exponent: int) -> None:
-    values = (np.random.default_rng(seed).normal(0, 1, (3, 64)) * 2.0**exponent).astype(np.float32)
-    tensor = restore_weight({stored.name: stored for stored in store_weights({"w": values}, "int8")}, "w")
-    steps = tensor.data.view(KINDS["Q8_0"].block)["scale"].astype(np.float32)[:, None]
-    error = np.abs(tensor.dequantize().reshape(-1, 32) - values.reshape(-1, 32))
-    # the largest value may lie beyond code 127 by what the scale was rounded down: 2^-11 of it, or half a subnormal
-    assert np.all(error <= steps / 2 + 127 * np.maximum(steps * 2.0**-11, 2.0**-25))
+def test_the_library_reads_the_file(tmp_path: Path) -> None:
+    written(tmp_path / "x", "f32")
+    with safe_open(tmp_path / "x", "numpy") as file:
+        assert json.loads(file.metadata()["headstart"])["trunk"]["name"] == "Tiny"
+        read = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the library's own
+    assert read.pop("vocabulary").tolist() == VOCABULARY.tolist()
+    assert {name: values.tobytes() for name, values in read.items()} == {
+        name: values.tobytes() for name, values in some_weights().items()
+    }
 
 
 # ---- writing ----------------------------------------------------------------------------------
