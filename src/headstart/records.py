@@ -232,9 +232,12 @@ class Completion:
         accepted_by_depth: kept nodes at depth 1, 2, ...
         drafted_by_depth: rounds that gave a row to some node of depth 1, 2, ...
         reached_by_depth: of those, rounds in which all earlier depths were kept.
+        drafted_by_drafter: nodes that were given rows, by the name of who guessed them; of several that guessed the
+            same, the one that was asked first.
+        accepted_by_drafter: kept nodes, likewise.
         generation_s: seconds from the end of the prompt to the last token.
         prefill_s: seconds from admission to the first token.
-        drafter: the name of what proposed.
+        drafter: the name of what proposed; several are joined by "+".
         verification: the name of the rule by which drafts were judged: "choice",
             whose tokens are those of plain decoding, or "rejection:...", whose
             tokens have the same distribution but depend on the drafts.
@@ -256,6 +259,8 @@ class Completion:
     prefill_s: float
     drafter: str
     verification: str = "choice"
+    drafted_by_drafter: Mapping[str, int] = field(default_factory=dict)
+    accepted_by_drafter: Mapping[str, int] = field(default_factory=dict)
     logprobs: tuple[TokenLogprobs, ...] = ()
 
     @property

@@ -44,11 +44,10 @@ class OpenedModel:
             ConfigError: the flags' context is out of range.
             CapacityError: the cache does not fit into memory.
         """
-        drafter = self.parts.drafter if drafts else None
         return Engine(
             self.parts.trunk,
             self.parts.tokenizer,
-            drafter=drafter,
+            drafter=self.parts.drafters if drafts else None,
             max_batch=MAX_BATCH,
             cache_tokens=self.flags.context,
         )

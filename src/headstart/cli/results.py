@@ -57,6 +57,8 @@ def draft_account(completion: Completion) -> dict[str, object]:
         "drafted_by_depth": completion.drafted_by_depth,
         "reached_by_depth": completion.reached_by_depth,
         "accepted_by_depth": completion.accepted_by_depth,
+        "drafted_by_drafter": completion.drafted_by_drafter,
+        "accepted_by_drafter": completion.accepted_by_drafter,
     }
 
 

@@ -9,12 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from headstart.records import SamplingParams, Tree
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 Draws = Literal["nothing", "chains", "trees"]
 """What a drafter draws by lot and gives with `Tree.distributions`. How many nodes it draws is settled before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrunkSlots:
+    """Where the trunk keeps a sequence, for a drafter that reads there and stores beside it.
+
+    Attributes:
+        page_table: int32 [pages], page numbers in slot order, that of the root's slot among them.
+        stamps: a number for each page. A page that was given back comes with another one when it is taken
+            again; so what was stored under a page is there as long as the stamp is the same.
+        committed: tokens, from the first, that the trunk has run.
+    """
+
+    page_table: NDArray[np.int32]
+    stamps: Sequence[int]
+    committed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +48,27 @@ class DraftRequest:
         min_path_probability: nodes that the drafter thinks less likely than this
             cannot pay; it may leave them out, but for its best one, by which it
             is judged.
+        min_parent_probability: nodes that the drafter thinks less likely than
+            this need no children: what those can bring does not pay for a
+            further depth.
+        trunk_slots: where the trunk keeps the sequence; valid during the call.
     """
 
     state: object
     max_nodes: int
     max_depth: int
     min_path_probability: float = 0.0
+    min_parent_probability: float = 0.0
+    trunk_slots: TrunkSlots | None = None
 
 
 class Drafter(Protocol):
     """Proposes trees for many sequences at once.
 
     One that draws its guesses says so in an attribute `draws` (`Draws`); without
-    it, nothing is taken to be drawn.
+    it, nothing is taken to be drawn. One that has to read a text before it can
+    guess tells in a method `backlog(state)` how many tokens it has missed, those
+    that it was told last not counted; without it, none.
     """
 
     name: str

@@ -58,19 +58,38 @@ def allocate(trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, max_rows: 
         key=_probability,
         reverse=True,
     )
-    kept_tokens = float(fixed_rows)
-    best_rate = (1 + MARGIN) * kept_tokens / cost.cost(fixed_rows)
-    best_count = 0
-    for count, (probability, _) in enumerate(candidates[: max(max_rows - fixed_rows, 0)], start=1):
-        kept_tokens += probability
-        rate = kept_tokens / cost.cost(fixed_rows + count)
-        if rate > best_rate:
-            best_rate, best_count = rate, count
-
+    _, best_count = best_rate([probability for probability, _ in candidates], fixed_rows, cost, max_rows)
     keep_counts = [0] * len(trees)
     for _, index in candidates[:best_count]:
         keep_counts[index] += 1
     return [prune(tree, count) if count else EMPTY_TREE for tree, count in zip(trees, keep_counts, strict=True)]
+
+
+def best_rate(
+    probabilities: Sequence[float], fixed_rows: int, cost: CostCurve, max_rows: int, draft_cost_s: float = 0.0
+) -> tuple[float, int]:
+    """The best rate of kept tokens, and how many nodes that takes.
+
+    Args:
+        probabilities: path probabilities of the nodes at hand, likeliest first.
+        fixed_rows: rows that run anyway, each kept for certain. At least 1.
+        cost: the measured curve.
+        max_rows: rows of a pass at most, the fixed ones included.
+        draft_cost_s: seconds that are yet to be spent to have these nodes.
+
+    Returns:
+        Tokens a second, and the number of nodes; with none, the rate is that of
+        plain decoding raised by `MARGIN`, which nodes have to beat.
+    """
+    kept_tokens = float(fixed_rows)
+    best = (1 + MARGIN) * kept_tokens / cost.cost(fixed_rows)
+    best_count = 0
+    for count, probability in enumerate(probabilities[: max(max_rows - fixed_rows, 0)], start=1):
+        kept_tokens += probability
+        rate = kept_tokens / (cost.cost(fixed_rows + count) + draft_cost_s)
+        if rate > best:
+            best, best_count = rate, count
+    return best, best_count
 
 
 def max_useful_nodes(
@@ -175,30 +194,26 @@ class ProbeSchedule:
     """Lets a drafter that does not pay at present show now and then that it would.
 
     A drafter that is never asked is never observed, and would never be asked
-    again. So it is asked for a single node, which need not be given a row, as
-    often as `PROBE_SHARE` of the time allows: a lookup in every round, heads
-    every few, a model of its own rarely.
+    again. So it is asked, though its nodes need not be given rows, as often as
+    `PROBE_SHARE` of the time allows: a lookup in every round, heads now and
+    then, a model of its own rarely.
     """
 
     def __init__(self) -> None:
         """Begin without credit."""
         self._credit = 0.0
 
-    def nodes_to_ask(self, useful_nodes: int, draft_cost: float = 1.0) -> int:
-        """Nodes to ask of the drafter in this round.
+    def allows(self, draft_cost: float) -> bool:
+        """Whether to ask in this round, though it does not pay; to be called in each such round.
 
         Args:
-            useful_nodes: what `max_useful_nodes` said.
-            draft_cost: time of asking, as a share of the pass's; without
-                knowledge of it, as dear as a pass.
+            draft_cost: time of asking, as a share of the pass's.
         """
-        if useful_nodes > 0:
-            return useful_nodes
         self._credit = min(self._credit, draft_cost) + PROBE_SHARE
         if self._credit < draft_cost:
-            return 0
+            return False
         self._credit -= draft_cost
-        return 1
+        return True
 
 
 def _probability(candidate: tuple[float, int]) -> float:

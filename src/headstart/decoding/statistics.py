@@ -8,6 +8,8 @@ one sequence, of a batch and of an engine's whole life are the same record, and
 
 from __future__ import annotations
 
+from collections import Counter
+
 from headstart.decoding.trees import depths
 from headstart.records import Tree
 
@@ -23,6 +25,8 @@ class AcceptanceStatistics:
         drafted_by_depth: rounds that gave a row to some node of depth 1, 2, ...
         reached_by_depth: of those, rounds in which all earlier depths were kept.
         accepted_by_depth: kept nodes at depth 1, 2, ...
+        drafted_by_drafter: nodes that were given rows, by the name of who guessed them.
+        accepted_by_drafter: kept nodes, likewise.
     """
 
     def __init__(self) -> None:
@@ -34,6 +38,8 @@ class AcceptanceStatistics:
         self.drafted_by_depth: list[int] = []
         self.reached_by_depth: list[int] = []
         self.accepted_by_depth: list[int] = []
+        self.drafted_by_drafter: Counter[str] = Counter()
+        self.accepted_by_drafter: Counter[str] = Counter()
 
     def record(self, tree: Tree, num_kept: int, num_tokens: int) -> None:
         """Count one round.
@@ -61,12 +67,25 @@ class AcceptanceStatistics:
         for k in range(num_kept):
             self.accepted_by_depth[k] += 1
 
+    def credit(self, drafter: str, num_drafted: int, num_kept: int) -> None:
+        """Count whose guesses the nodes of a round were.
+
+        Args:
+            drafter: who guessed; of several, the first that was asked.
+            num_drafted: nodes of its that were given rows.
+            num_kept: how many of these were kept.
+        """
+        self.drafted_by_drafter[drafter] += num_drafted
+        self.accepted_by_drafter[drafter] += num_kept
+
     def merge(self, other: AcceptanceStatistics) -> None:
         """Add the counts of `other` to these."""
         self.rounds += other.rounds
         self.tokens += other.tokens
         self.drafted += other.drafted
         self.accepted += other.accepted
+        self.drafted_by_drafter.update(other.drafted_by_drafter)
+        self.accepted_by_drafter.update(other.accepted_by_drafter)
         self._grow(len(other.drafted_by_depth))
         for mine, theirs in (
             (self.drafted_by_depth, other.drafted_by_depth),

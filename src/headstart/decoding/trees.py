@@ -137,6 +137,33 @@ def merge(trees: Sequence[Tree]) -> Tree:
     return Tree(tuple(tokens), tuple(parents), tuple(path_probabilities))
 
 
+def origins(tree: Tree, sources: Sequence[Tree]) -> list[int]:
+    """For each node, the index of the first of `sources` that has it too; all are trees for the same root.
+
+    Args:
+        tree: nodes of a `merge` of the sources.
+        sources: trees in order of precedence.
+
+    Raises:
+        ValueError: a node that is in none of them.
+    """
+    places: list[list[int | None]] = []  # where each node lies in each source
+    for source in sources:
+        nodes = {key: node for node, key in enumerate(zip(source.parents, source.tokens, strict=True))}
+        placed: list[int | None] = []
+        for token, parent in zip(tree.tokens, tree.parents, strict=True):
+            source_parent = placed[parent] if parent >= 0 else -1
+            placed.append(None if source_parent is None else nodes.get((source_parent, token)))
+        places.append(placed)
+    result = []
+    for node in range(len(tree)):
+        found = [index for index, placed in enumerate(places) if placed[node] is not None]
+        if not found:
+            raise ValueError(f"node {node} of {tree} is in no source")
+        result.append(found[0])
+    return result
+
+
 def sanitise(tree: Tree, vocab_size: int, max_nodes: int, max_depth: int) -> Tree:
     """A valid tree from whatever a drafter gave; the same object if it is valid already.
 

@@ -69,15 +69,18 @@ class PageTable:
     """The pages of one sequence. Only `PageAccounts` changes it.
 
     Attributes:
+        stamps: of each page, the number it was given when it was last taken from the free ones. What was stored
+            under a page is there as long as its stamp is the same.
         committed: slots, from the first, whose content is final.
         num_shared: slots that came from the prefix index when it was opened.
     """
 
-    __slots__ = ("_array", "_view", "committed", "num_published", "num_shared", "pages", "parent_key")
+    __slots__ = ("_array", "_view", "committed", "num_published", "num_shared", "pages", "parent_key", "stamps")
 
     def __init__(self) -> None:
         """An empty table."""
         self.pages: list[int] = []
+        self.stamps: list[int] = []
         self.committed = 0
         self.num_shared = 0
         self.num_published = 0  # pages, from the first, that stand in the prefix index
@@ -113,6 +116,8 @@ class PageAccounts:
         self._share_prefixes = share_prefixes
         self._free: deque[int] = deque(range(num_pages))
         self._references = [0] * num_pages
+        self._stamps = [0] * num_pages
+        self._num_taken = 0
         self._tables: set[PageTable] = set()
         self._next_key = _ROOT_KEY + 1
         self._index: dict[_IndexEntry, int] = {}  # -> page
@@ -152,6 +157,7 @@ class PageAccounts:
                     break
                 self._acquire(page)
                 table.pages.append(page)
+                table.stamps.append(self._stamps[page])
                 table.parent_key = self._keys[page]
             table.num_published = len(table.pages)
             table.num_shared = table.committed = PAGE_TOKENS * len(table.pages)
@@ -171,7 +177,9 @@ class PageAccounts:
         if missing > self.num_available:
             return False
         for _ in range(missing):
-            table.pages.append(self._take())
+            page = self._take()
+            table.pages.append(page)
+            table.stamps.append(self._stamps[page])
         table.refresh(before)
         return True
 
@@ -197,6 +205,7 @@ class PageAccounts:
         if keep < len(table.pages):
             while len(table.pages) > keep:
                 self._release(table.pages.pop())
+            del table.stamps[keep:]
             table.refresh(keep)
 
     def close(self, table: PageTable) -> None:
@@ -204,6 +213,7 @@ class PageAccounts:
         self._tables.remove(table)
         while table.pages:
             self._release(table.pages.pop())
+        table.stamps.clear()
         table.refresh(0)
 
     def check_integrity(self) -> None:
@@ -215,6 +225,7 @@ class PageAccounts:
         held = [0] * self.num_pages
         for table in self._tables:
             assert table.array.tolist() == table.pages, "the array differs from the pages"
+            assert table.stamps == [self._stamps[page] for page in table.pages], "a stamp is not its page's"
             assert len(set(table.pages)) == len(table.pages), "a page twice in one table"
             assert 0 <= table.committed <= PAGE_TOKENS * len(table.pages), "committed slots without a page"
             assert PAGE_TOKENS * table.num_published <= table.committed, "an uncommitted page is published"
@@ -255,6 +266,7 @@ class PageAccounts:
                 # the two pages are equal bit for bit: keep theirs, give ours back.
                 self._acquire(known)
                 table.pages[index] = known
+                table.stamps[index] = self._stamps[known]
                 table.refresh(index)
                 self._release(page)
                 page = known
@@ -269,6 +281,8 @@ class PageAccounts:
             self._free.append(page)
         page = self._free.popleft()
         self._references[page] = 1
+        self._num_taken += 1
+        self._stamps[page] = self._num_taken
         return page
 
     def _acquire(self, page: int) -> None:

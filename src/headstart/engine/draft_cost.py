@@ -10,6 +10,10 @@ FORGETTING = 0.1
 MAX_SURPRISE = 2.0
 
 
+# With each new observation, the time of reading a token moves by this share of the difference.
+READING_RATE = 0.2
+
+
 class DraftCost:
     """Seconds of drafting for one pass, as a line over its depth.
 
@@ -52,3 +56,46 @@ class DraftCost:
         """Seconds that drafting to `depth` is expected to take."""
         base, per_depth = self.line
         return base + per_depth * depth
+
+    @property
+    def usual(self) -> float:
+        """Seconds that drafting took lately, to the depths that it went to; 0 if it was not seen."""
+        return self._y / (self._weight - 1.0) if self._num_observed else 0.0
+
+
+class DraftCosts:
+    """The same for any number of sequences at once, and the time of reading what was missed.
+
+    A drafter that was not asked for a while, or just met a prompt, reads first.
+    That comes on top, once, and must not be taken for the cost of drafting.
+    """
+
+    def __init__(self) -> None:
+        """Begin with everything thought to be free."""
+        self._by_size: dict[int, DraftCost] = {}  # by the binary length of the number of sequences
+        self._reading_s: float | None = None
+
+    def of(self, num_sequences: int) -> DraftCost:
+        """The cost of drafting for about so many sequences (at least 1)."""
+        return self._by_size.setdefault(num_sequences.bit_length(), DraftCost())
+
+    def reading_s(self, backlog: int) -> float:
+        """Seconds that reading `backlog` missed tokens is expected to take."""
+        return backlog * (self._reading_s or 0.0)
+
+    def observe(self, depth: int, num_sequences: int, backlog: int, seconds: float) -> None:
+        """Learn from a drafting.
+
+        Args:
+            depth: that it reached; at least 1.
+            num_sequences: that it was for.
+            backlog: tokens that were read before, over all sequences.
+            seconds: that it took in all.
+        """
+        cost = self.of(num_sequences)
+        if backlog == 0:
+            cost.observe(depth, seconds)
+        elif cost.usual > 0.0:
+            observed = max(seconds - cost.cost(depth), 0.0) / backlog
+            known = observed if self._reading_s is None else self._reading_s
+            self._reading_s = known + READING_RATE * (observed - known)

@@ -18,7 +18,8 @@ from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.drafter import Drafter
 from headstart.engine.cache import PageAccounts, choose_num_pages
 from headstart.engine.cache_claim import check_claim, claim_cache
-from headstart.engine.drafting import DraftConfig, Drafting, Policy
+from headstart.engine.draft_config import DraftConfig, Policy
+from headstart.engine.drafting import Drafting, as_drafters
 from headstart.engine.outbox import Outbox
 from headstart.engine.passes import Pass, build_pass
 from headstart.engine.requests import Limits, params_for_each, read_request
@@ -48,7 +49,7 @@ class Engine:
         trunk: Trunk,
         tokenizer: Tokenizer,
         *,
-        drafter: Drafter | None = None,
+        drafter: Drafter | Sequence[Drafter] | None = None,
         policy: Policy = "measured",
         max_nodes: int = 16,
         max_depth: int = 16,
@@ -65,7 +66,7 @@ class Engine:
         Args:
             trunk: the model that decides; its cache is this engine's until another one is made with it.
             tokenizer: for texts.
-            drafter: who guesses; `None` decodes plainly.
+            drafter: who guesses; several are asked in turn, so cheap ones come first; `None` decodes plainly.
             policy: "measured" drafts where measured cost and acceptance say that it pays, "always" wherever it can.
             max_nodes, max_depth: guesses at most for a sequence and pass, and how far ahead.
             verification: "choice" writes what plain decoding would; for "rejection:..." see `make_verification`.
@@ -84,16 +85,17 @@ class Engine:
         scheduler_config = SchedulerConfig(max_batch=max_batch, max_rows=max_rows, prefill_chunk=prefill_chunk)
         num_pages = choose_num_pages(cache_tokens, trunk.page_bytes(), max_batch * trunk.max_context)
         self._claim = claim_cache(trunk, num_pages)
-        if cost_curve is None and drafter is not None and policy == "measured":
+        drafters = as_drafters(drafter)
+        if cost_curve is None and drafters and policy == "measured":
             cost_curve = measure_cost_curve(trunk, num_pages, max_rows)
         self._trunk = trunk
         self._tokenizer = tokenizer
         self._limits = Limits(trunk.vocab_size, trunk.max_context, num_pages * PAGE_TOKENS)
-        self._verification = make_verification(verification, trunk, getattr(drafter, "draws", "nothing"))
+        self._verification = make_verification(verification, trunk, drafters)
         self._accounts = PageAccounts(num_pages, share_prefixes=share_prefixes)
         self._scheduler = Scheduler(self._accounts, scheduler_config)
         whole_trees = self._verification.needs_whole_trees
-        self._drafting = Drafting(drafter, draft_config, trunk.vocab_size, cost_curve, give_whole_trees=whole_trees)
+        self._drafting = Drafting(drafters, draft_config, trunk.vocab_size, cost_curve, give_whole_trees=whole_trees)
         self._statistics = EngineStatistics()
         self._ids = itertools.count()
         self._living: dict[int, SequenceState] = {}
@@ -113,7 +115,7 @@ class Engine:
 
         Args:
             source: what `headstart.checkpoint.open_checkpoint` takes.
-            draft: "lookup" or "auto" (from the text so far), "model:PATH" (by a smaller model) or "none".
+            draft: one of `headstart.engine.loading.DRAFT_KINDS`, which says what they are.
             threads: CPU threads; by default as many as the process may use at once.
             weights: "stored" as in the file, or a `headstart.runtime.native.WeightFormat`.
             **settings: those of `Engine`.
@@ -126,7 +128,7 @@ class Engine:
 
         sizes = {name: settings[name] for name in ("max_batch", "cache_tokens") if name in settings}
         parts = load_parts(source, draft=draft, threads=threads, weights=weights, **sizes)
-        return cls(parts.trunk, parts.tokenizer, drafter=parts.drafter, **settings)
+        return cls(parts.trunk, parts.tokenizer, drafter=parts.drafters, **settings)
 
     def step(self) -> list[Event]:
         """Run one pass, and return all news that were not fetched yet.
@@ -160,20 +162,15 @@ class Engine:
         if len(passed.rows.wanted) == len(passed.rows.tokens):
             # A prompt's inner rows want no logits and cost less; only passes without any say what a row costs.
             # The engine's own work counts, since it grows with the rows as well.
-            num_kept = sum(len(decision.kept_nodes) for decision in decisions)
-            self._drafting.observe_pass(len(passed.rows.tokens), num_kept, ended - drafted)
+            self._drafting.observe_pass(len(passed.rows.tokens), ended - drafted)
 
     def _run(self, passed: Pass) -> list[Decision]:
         """Run the rows and choose; account for the time."""
         started = time.perf_counter()
         self._trunk.forward(passed.rows)
         decisions = self._verification.decide(passed)
-        seconds = time.perf_counter() - started
-        statistics = self._statistics
-        statistics.passes += 1
-        statistics.rows += len(passed.rows.tokens)
-        statistics.drafted_rows += sum(len(round_.tree) for round_ in passed.rounds)
-        statistics.trunk_s += seconds
+        num_drafted = sum(len(round_.tree) for round_ in passed.rounds)
+        self._statistics.record_pass(len(passed.rows.tokens), num_drafted, time.perf_counter() - started)
         return decisions
 
     def _settle(self, round_: Round, decision: Decision, now: float) -> None:
@@ -193,7 +190,7 @@ class Engine:
         sequence.text.append(ending.text)
         sequence.logprobs += logprobs
         sequence.chooser.extend(tokens)
-        self._drafting.tell(sequence, tokens)
+        self._drafting.tell(round_, kept_nodes, tokens)
         self._outbox.post(Event(sequence.id, tokens, len(kept_nodes), ending.text, logprobs, ending.reason))
         if ending.reason is not None:
             self._retire(sequence, ending.reason)
@@ -327,11 +324,12 @@ class Engine:
     @property
     def statistics(self) -> EngineStatistics:
         """Counts over the engine's life; a live record."""
-        self._statistics.shared_tokens = self._scheduler.num_shared_tokens
-        self._statistics.preemptions = self._scheduler.num_preemptions
-        self._statistics.drafter_faults = self._drafting.num_faults
-        self._statistics.draft_s = self._drafting.seconds
-        return self._statistics
+        statistics = self._statistics
+        statistics.shared_tokens = self._scheduler.num_shared_tokens
+        statistics.preemptions = self._scheduler.num_preemptions
+        statistics.drafter_faults = self._drafting.num_faults
+        statistics.draft_s = self._drafting.seconds
+        return statistics
 
     @property
     def num_running(self) -> int:

@@ -20,7 +20,9 @@ from headstart.errors import ConfigError
 from headstart.runtime.native import NativeTrunk, WeightFormat, load_trunk
 
 _MODEL = "model:"
+
 DRAFT_KINDS = ("auto", "lookup", "none", f"{_MODEL}PATH")
+"""Who guesses: lookup (from the text so far), a smaller model, no one; auto is lookup."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -31,13 +33,13 @@ class EngineParts:
         checkpoint: the opened file or folder.
         trunk: its model, loaded.
         tokenizer: its vocabulary.
-        drafter: who guesses; `None` for plain decoding.
+        drafters: who guesses, cheap ones first; none for plain decoding.
     """
 
     checkpoint: Checkpoint
     trunk: NativeTrunk
     tokenizer: Tokenizer
-    drafter: Drafter | None
+    drafters: tuple[Drafter, ...]
 
 
 def load_parts(
@@ -75,15 +77,19 @@ def load_parts(
         check_same_vocabulary(tokenizer, draft_checkpoint.tokenizer())
     # the format's name is checked there
     trunk = load_trunk(checkpoint, threads=threads, weights=cast(WeightFormat, weights), progress=progress)
-    drafter: Drafter | None = None if draft == "none" else LookupDrafter()
+    drafters: list[Drafter] = []
+    if draft in ("auto", "lookup"):
+        drafters.append(LookupDrafter())
     if draft_checkpoint is not None:
-        drafter = ModelDrafter(
-            load_trunk(draft_checkpoint, threads=threads),
-            vocab_size=trunk.vocab_size,
-            end_ids=tokenizer.end_ids,
-            config=ModelDraftConfig(max_batch=max_batch, cache_tokens=cache_tokens),
+        drafters.append(
+            ModelDrafter(
+                load_trunk(draft_checkpoint, threads=threads),
+                vocab_size=trunk.vocab_size,
+                end_ids=tokenizer.end_ids,
+                config=ModelDraftConfig(max_batch=max_batch, cache_tokens=cache_tokens),
+            )
         )
-    return EngineParts(checkpoint=checkpoint, trunk=trunk, tokenizer=tokenizer, drafter=drafter)
+    return EngineParts(checkpoint=checkpoint, trunk=trunk, tokenizer=tokenizer, drafters=tuple(drafters))
 
 
 def _check_kind(draft: str) -> None:

@@ -40,7 +40,6 @@ class Sequence:
         num_prompt: how many of them are the prompt.
         chooser: the sampling law with its counts; knows every written token.
         stop_rules: where it ends.
-        drafter_state: the drafter's memory of it; `None` if it is decoded plainly.
         pages: its cache pages while it is running, `None` while it waits.
         text: pieces of text that became final.
         logprobs: one entry for each written token, if asked for.
@@ -57,7 +56,6 @@ class Sequence:
     num_prompt: int
     chooser: Chooser
     stop_rules: StopRules
-    drafter_state: object | None = None
     pages: PageTable | None = None
     text: list[str] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
@@ -111,6 +109,8 @@ class Sequence:
             prefill_s=_between(self.admitted_s, self.first_token_s),
             drafter=drafter,
             verification=verification,
+            drafted_by_drafter=dict(statistics.drafted_by_drafter),
+            accepted_by_drafter=dict(statistics.accepted_by_drafter),
             logprobs=tuple(self.logprobs),
         )
 

@@ -34,3 +34,16 @@ class EngineStatistics:
     trunk_s: float = 0.0
     draft_s: float = 0.0
     step_s: float = 0.0
+
+    def record_pass(self, num_rows: int, num_drafted: int, seconds: float) -> None:
+        """Count a trunk pass.
+
+        Args:
+            num_rows: its rows.
+            num_drafted: of these, rows of drafted nodes.
+            seconds: inside the trunk.
+        """
+        self.passes += 1
+        self.rows += num_rows
+        self.drafted_rows += num_drafted
+        self.trunk_s += seconds

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from headstart.decoding.drafter import Draws
+from headstart.decoding.drafter import Drafter, Draws
 from headstart.decoding.law import ReferenceChooser
 from headstart.decoding.rejection import REJECTION_RULES, GeneratorSource
 from headstart.decoding.verify import Choices, verify
@@ -74,14 +74,14 @@ class Verification(Protocol):
         """
 
 
-def make_verification(name: str, trunk: Trunk, draws: Draws) -> Verification:
+def make_verification(name: str, trunk: Trunk, drafters: Sequence[Drafter]) -> Verification:
     """The verification of that name.
 
     Args:
         name: "choice", or "rejection:" and one of `REJECTION_RULES`.
         trunk: whose logits are judged.
-        draws: what the drafter draws. "point-mass" judges any guesses; the other
-            rules divide by what guesses were drawn from.
+        drafters: whose drafts are judged. "point-mass" judges any guesses; the
+            other rules divide by what guesses were drawn from, by one drafter.
 
     Raises:
         ConfigError: there is none of that name, or it cannot judge these drafts.
@@ -91,7 +91,15 @@ def make_verification(name: str, trunk: Trunk, draws: Draws) -> Verification:
     names = [f"{_REJECTION}{rule}" for rule in REJECTION_RULES]
     if name not in names:
         raise ConfigError(f"verification = {name!r}: it must be one of {', '.join(('choice', *names))}.")
-    if name != _POINT_MASS and draws == "nothing":
+    if name == _POINT_MASS:
+        return RejectionVerification(name, trunk)
+    if len(drafters) > 1:
+        raise ConfigError(
+            f"verification = {name!r} judges the guesses of one drafter, and {len(drafters)} came "
+            f"({', '.join(drafter.name for drafter in drafters)}). Give one that draws: a model with coupled = False."
+        )
+    draws: Draws = getattr(drafters[0], "draws", "nothing") if drafters else "nothing"
+    if draws == "nothing":
         raise ConfigError(
             f"verification = {name!r} divides by the distributions that guesses were drawn from, and this drafter "
             f"draws none. Use {_POINT_MASS!r}, or a drafter that draws: a model with coupled = False."

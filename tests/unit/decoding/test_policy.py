@@ -13,6 +13,7 @@ from headstart.decoding.policy import (
     Ledger,
     ProbeSchedule,
     allocate,
+    best_rate,
     expected_speedup,
     max_useful_nodes,
 )
@@ -72,7 +73,7 @@ def test_expected_speedup_is_tau_over_v_plus_c() -> None:
 @pytest.mark.parametrize("draft_cost", [0.0, 0.004, 0.1, 1.0, 3.0])
 def test_a_drafter_that_does_not_pay_is_probed_as_often_as_the_share_allows(draft_cost: float) -> None:
     schedule, rounds = ProbeSchedule(), 1000
-    probes = sum(schedule.nodes_to_ask(0, draft_cost) for _ in range(rounds))
+    probes = sum(schedule.allows(draft_cost) for _ in range(rounds))
     affordable = rounds if draft_cost <= PROBE_SHARE else int(rounds * PROBE_SHARE / draft_cost)
     assert probes == pytest.approx(affordable, abs=1)
     assert probes * draft_cost <= rounds * PROBE_SHARE + 1e-9
@@ -81,12 +82,18 @@ def test_a_drafter_that_does_not_pay_is_probed_as_often_as_the_share_allows(draf
 def test_probes_are_not_saved_up_for_later() -> None:
     schedule = ProbeSchedule()
     for _ in range(1000):
-        schedule.nodes_to_ask(0, draft_cost=3.0)
-    assert sum(schedule.nodes_to_ask(0, draft_cost=0.1) for _ in range(11)) <= 2
+        schedule.allows(3.0)
+    assert sum(schedule.allows(0.1) for _ in range(11)) <= 2
 
 
-def test_a_drafter_that_pays_is_asked_for_what_is_useful() -> None:
-    assert [ProbeSchedule().nodes_to_ask(useful, draft_cost=1.0) for useful in (1, 6)] == [1, 6]
+def test_the_best_rate_counts_what_drafting_costs() -> None:
+    probabilities = [0.9, 0.8, 0.7, 0.1]
+    rate, count = best_rate(probabilities, 1, CURVE, 64)
+    assert (rate, count) == (pytest.approx(3.4 / CURVE.cost(4)), 3)
+    assert best_rate(probabilities, 1, CURVE, 64, draft_cost_s=0.002)[0] == pytest.approx(3.4 / (CURVE.cost(4) + 0.002))
+    plain = pytest.approx(1.05 / CURVE.cost(1))
+    assert best_rate(probabilities, 1, CURVE, 64, draft_cost_s=1.0) == (plain, 0)
+    assert best_rate(probabilities, 1, CURVE, 1) == (plain, 0)
 
 
 class Simulation:

@@ -1,0 +1,257 @@
+"""Whether a drafter is worth asking, for whom, and how far it should go.
+
+Four things are held against each other: what its guesses have come to, what
+they cost, what is at hand without it, and how the account of the last rounds
+stands. A cheap drafter is asked whenever its best guesses could pay; a dear one
+only if its usual ones would, on top of what cheaper ones have found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceABC
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from headstart.decoding.cost_curve import CostCurve
+from headstart.decoding.policy import (
+    MARGIN,
+    Ledger,
+    ProbeSchedule,
+    best_rate,
+    least_useful_probability,
+    max_useful_nodes,
+)
+from headstart.decoding.trees import depths
+from headstart.engine.draft_config import DraftConfig
+from headstart.engine.draft_cost import DraftCosts
+from headstart.engine.draft_record import FORGETTING_OF_SEQUENCE, DraftRecord, TypicalTree
+from headstart.engine.scheduler import Round
+from headstart.engine.sequence import Sequence
+from headstart.records import EMPTY_TREE, Tree
+
+# Rounds for which an estimate of what can pay at best is good: working it out may cost some percent of a pass.
+REFRESH_ROUNDS = 32
+
+# Reading a text that was missed is an outlay for rounds to come; so many share it.
+READING_ROUNDS = 32
+
+
+@dataclass(slots=True, eq=False)
+class Asker:
+    """A sequence that could use guesses in this pass.
+
+    Attributes:
+        round: its part in the pass.
+        max_depth: depth at most.
+        tree: what was found for it so far.
+        backlog: tokens that the drafter at hand has missed.
+    """
+
+    round: Round
+    max_depth: int
+    tree: Tree = EMPTY_TREE
+    backlog: int = 0
+
+    @property
+    def sequence(self) -> Sequence:
+        """Who it is."""
+        return self.round.sequence
+
+    @property
+    def samples(self) -> bool:
+        """Its class of traffic: whether its tokens are sampled, or the likeliest ones."""
+        return self.sequence.params.temperature > 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far a drafter should go; see `DraftRequest`. Probabilities are by its own count."""
+
+    max_nodes: int
+    max_depth: int
+    min_path_probability: float = 0.0
+    min_parent_probability: float = 0.0
+
+
+Plan = list[tuple[Asker, Limits]]
+
+
+@dataclass(slots=True)
+class _Outlook:
+    """What a drafter can bring at best, for some rounds of the same situation."""
+
+    situation: object = None
+    max_nodes: int = 0
+    max_depth: int = 0
+    min_path_probability: dict[bool, float] = field(default_factory=dict)  # by class of traffic
+    age: int = 0  # rounds since it was worked out
+
+
+class DraftWorth:
+    """Judges one drafter."""
+
+    def __init__(self, config: DraftConfig, cost: CostCurve) -> None:
+        """Begin with every guess believed, and drafting thought to be free.
+
+        Args:
+            config: bounds of what is drafted.
+            cost: of a trunk pass.
+        """
+        self._config = config
+        self._cost = cost
+        self._records: dict[bool, DraftRecord] = {}  # by class of traffic
+        self._typical: dict[int, TypicalTree] = {}  # by sequence
+        self._costs = DraftCosts()
+        self._ledger = Ledger()
+        self._probe = ProbeSchedule()
+        self._outlook = _Outlook()
+
+    def plan(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> Plan:
+        """Whom to ask for in this pass, and how far; to be called once a pass that has askers.
+
+        Args:
+            askers: at least one.
+            fixed_rows: rows that run anyway.
+            max_rows: rows of the pass at most.
+        """
+        if self._ledger.rests():
+            return []
+        outlook = self._look_out(askers, fixed_rows, max_rows)
+        cost = self._costs.of(len(askers))
+        pass_s = self._cost.cost(fixed_rows)
+        if outlook.max_nodes == 0 or outlook.max_depth == 0:
+            return [(asker, Limits(1, 1)) for asker in askers] if self._probe.allows(cost.cost(1) / pass_s) else []
+        if cost.usual > MARGIN * pass_s:
+            return self._weigh(askers, fixed_rows, max_rows)
+        # what costs less than the margin of every decision is not worth weighing
+        return [(asker, self._limits(asker, 0.0)) for asker in askers]
+
+    def calibrate(self, asker: Asker, tree: Tree) -> Tree:
+        """The tree with calibrated probabilities; remembered as one that the drafter gave."""
+        record = self._record(asker.samples)
+        calibrated = record.calibrator.calibrate(tree)
+        if tree.tokens:
+            probabilities = _descending(calibrated)
+            self._typical_of(asker).learn(probabilities)
+            record.typical.learn(probabilities)
+        return calibrated
+
+    def observe_asking(self, askers: SequenceABC[Asker], trees: SequenceABC[Tree], seconds: float) -> None:
+        """Learn what asking took.
+
+        Args:
+            askers: for whom.
+            trees: what each was given.
+            seconds: in all.
+        """
+        # one that only read, as a model reads a prompt before its first guess, did not do what is asked about
+        if depth := max(max(depths(tree), default=0) for tree in trees):
+            self._costs.observe(depth, len(askers), sum(asker.backlog for asker in askers), seconds)
+
+    def expected_cost(self, num_askers: int, max_depth: int) -> float:
+        """Seconds of asking for so many, to such a depth, without reading what was missed."""
+        return self._costs.of(num_askers).cost(max_depth)
+
+    def observe(self, sequence: Sequence, tree: Tree, written_tokens: SequenceABC[int]) -> None:
+        """Learn how guesses fared."""
+        self._record(sequence.params.temperature > 0.0).observe(tree, written_tokens)
+
+    def enter(self, saved_s: float, spent_s: float, pass_s: float) -> None:
+        """Account for a pass in which it was asked; see `Ledger.enter`."""
+        self._ledger.enter(saved_s, spent_s, pass_s)
+
+    def forget(self, sequence: Sequence) -> None:
+        """Forget what was particular to a sequence."""
+        self._typical.pop(sequence.id, None)
+
+    def _record(self, samples: bool) -> DraftRecord:
+        return self._records.setdefault(samples, DraftRecord())
+
+    def _typical_of(self, asker: Asker) -> TypicalTree:
+        typical = self._typical.get(asker.sequence.id)
+        if typical is None:
+            typical = TypicalTree(FORGETTING_OF_SEQUENCE, self._record(asker.samples).typical)
+            self._typical[asker.sequence.id] = typical
+        return typical
+
+    def _look_out(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> _Outlook:
+        classes = frozenset(asker.samples for asker in askers)
+        situation = (len(askers), fixed_rows, max_rows, classes)
+        outlook = self._outlook
+        if outlook.situation != situation or outlook.age >= REFRESH_ROUNDS:
+            records = [self._record(samples) for samples in classes]
+            hopes = [
+                max(best) for best in zip(*(record.calibrator.best_conditionals() for record in records), strict=True)
+            ]
+            most_rows = min(max_rows, fixed_rows + len(askers) * self._config.max_nodes)
+            base_s, per_depth_s = self._costs.of(len(askers)).line
+            sizes = (hopes, len(askers), fixed_rows, self._cost, most_rows, base_s)
+            least = least_useful_probability(fixed_rows, self._cost, most_rows)
+            outlook = self._outlook = _Outlook(
+                situation=situation,
+                # a tree has many nodes of one depth, which are paid for by rows only
+                max_nodes=max_useful_nodes(*sizes),
+                max_depth=min(max_useful_nodes(*sizes, per_depth_s), self._config.max_depth),
+                min_path_probability={
+                    samples: self._record(samples).calibrator.least_raw(least) for samples in classes
+                },
+            )
+        outlook.age += 1
+        return outlook
+
+    def _limits(self, asker: Asker, least_parent: float) -> Limits:
+        return Limits(
+            self._outlook.max_nodes,
+            min(self._outlook.max_depth, asker.max_depth),
+            self._outlook.min_path_probability[asker.samples],
+            self._record(asker.samples).calibrator.least_raw(least_parent) if least_parent else 0.0,
+        )
+
+    def _weigh(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> Plan:
+        """Ask for those whose hoped gain is above their share of the cost, if that raises the rate of the pass."""
+        cost = self._costs.of(len(askers))
+        token_s = self._cost.cost(fixed_rows) / fixed_rows
+        chosen: list[Asker] = []
+        hoped: list[float] = []
+        outlay_s = cost.usual
+        for asker in askers:
+            found = _descending(asker.tree)
+            # The two guess the same tokens, so their probabilities do not add up. Before the first tree all is hoped.
+            usual = self._typical_of(asker).probabilities or [1.0]
+            union = [max(pair) for pair in zip_longest(found, usual, fillvalue=0.0)]
+            reading_s = self._reading_s(asker)
+            if (sum(union) - sum(found)) * token_s > cost.usual / len(askers) + reading_s:
+                chosen.append(asker)
+                outlay_s += reading_s
+                found = union
+            hoped += found
+        at_hand = sorted((value for asker in askers for value in asker.tree.path_probabilities), reverse=True)
+        rate_at_hand, _ = best_rate(at_hand, fixed_rows, self._cost, max_rows)
+        rate, num_nodes = best_rate(sorted(hoped, reverse=True), fixed_rows, self._cost, max_rows, outlay_s)
+        if not chosen or rate <= rate_at_hand:
+            chosen = list(askers)
+            outlay_s = cost.usual + sum(self._costs.reading_s(asker.backlog) for asker in askers)
+            if not self._probe.allows(outlay_s / self._cost.cost(fixed_rows)):
+                return []
+        return [
+            (asker, self._limits(asker, least))
+            for asker, least in self._least_parents(chosen, fixed_rows, rate, num_nodes)
+        ]
+
+    def _least_parents(
+        self, askers: SequenceABC[Asker], fixed_rows: int, rate: float, num_nodes: int
+    ) -> list[tuple[Asker, float]]:
+        """How likely a node must be for a further depth: what its children bring has to pay for pass and row."""
+        _, per_depth_s = self._costs.of(len(askers)).line
+        num_rows = max(num_nodes, len(askers))
+        row_s = (self._cost.cost(fixed_rows + num_rows) - self._cost.cost(fixed_rows)) / num_rows
+        needed = rate * (per_depth_s / len(askers) + row_s)
+        return [(asker, min(needed / self._record(asker.samples).continuation, 1.0)) for asker in askers]
+
+    def _reading_s(self, asker: Asker) -> float:
+        """A round's share of reading what was missed."""
+        return self._costs.reading_s(asker.backlog) / min(READING_ROUNDS, asker.sequence.stop_rules.num_left)
+
+
+def _descending(tree: Tree) -> list[float]:
+    return sorted(tree.path_probabilities, reverse=True)
