@@ -77,6 +77,18 @@ def test_gradients_are_those_of_the_sum(num_heads: int, chunked: bool) -> None:
     torch.testing.assert_close(model.gradients(), expected, rtol=1e-10, atol=1e-12)
 
 
+def test_products_in_bfloat16_give_the_gradients_of_the_sum() -> None:
+    """Autocast keeps its copies of weights from head to head; turning one back must not spoil them."""
+    model = Model(3).float()
+    model.inputs = model.inputs.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        model.naive().backward()
+    expected = model.gradients()
+    with torch.autocast("cpu", torch.bfloat16):
+        head_by_head(model.states(), model.losses(model.head_loss), model.head_parameters()).backward()
+    torch.testing.assert_close(model.gradients(), expected, rtol=0.02, atol=0.02)
+
+
 def test_each_head_is_turned_back_before_the_next_and_the_furthest_is_first() -> None:
     model = Model(3)
     events: list[str] = []
