@@ -155,7 +155,7 @@ def _against_label(mix: LossMix, draft_logits: Tensor, draft_normaliser: Tensor,
     index = labels.where(labelled, 0)[:, None]
     factor = mix.ce * labelled.to(draft_normaliser.dtype)
     losses = factor * (draft_normaliser - draft_logits.gather(-1, index)[:, 0])
-    return _AgainstLabel(losses, labelled & (draft_logits.argmax(-1) == labels), index, factor)
+    return _AgainstLabel(losses, draft_logits.argmax(-1) == labels, index, factor)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
