@@ -1,9 +1,10 @@
 // The Python face of the core: one class for a model, one for a sampling law. It converts and
 // checks; what things mean is written in src/headstart/runtime/protocol.py.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+#include "binding.hpp"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -24,13 +25,9 @@ using namespace nb::literals;
 namespace headstart {
 namespace {
 
-using Ints = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using FloatRow = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
-using FloatRows = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
-
-std::span<const int32_t> span_of(const Ints& a) { return {a.data(), a.shape(0)}; }
 
 FloatRow copy_floats(const float* from, int count) {
   auto copy = std::make_unique<float[]>(static_cast<size_t>(count));
@@ -89,14 +86,13 @@ FloatRows read_taps(const Program& program, const Ints& page_table, int first_sl
   if (num_slots < 0) throw std::invalid_argument("a negative number of slots");
   if (num_slots > 0) check_slots(table, {first_slot, first_slot + num_slots - 1});
   const int width = program.kept_width();
-  auto values = std::make_unique<float[]>(static_cast<size_t>(num_slots) * static_cast<size_t>(width));
+  FloatRows rows = make_rows(static_cast<size_t>(num_slots), static_cast<size_t>(width));
   for (int i = 0; i < num_slots; ++i) {
     const int slot = first_slot + i;
     program.taps().read(table[static_cast<size_t>(slot / kPageTokens)], slot % kPageTokens, 0, width,
-                        values.get() + static_cast<size_t>(i) * static_cast<size_t>(width));
+                        rows.data() + static_cast<size_t>(i) * static_cast<size_t>(width));
   }
-  nb::capsule owner(values.get(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
-  return FloatRows(values.release(), {static_cast<size_t>(num_slots), static_cast<size_t>(width)}, owner);
+  return rows;
 }
 
 using TopLogprobs = std::vector<std::pair<int32_t, double>>;
@@ -210,6 +206,11 @@ NB_MODULE(_native, m) {
              const auto machine = std::make_shared<Machine>(checked_threads(num_threads), kernels_for(isa));
              new (self) Program(std::make_shared<Weights>(machine));
            })
+      .def_static("beside",
+                  [](const Program& other) {
+                    return std::make_shared<Program>(std::make_shared<Weights>(other.weights()->machine()));
+                  })
+      .def_static("over", [](const Program& other) { return std::make_shared<Program>(other.weights()); })
       .def_prop_ro("instruction_set", [](const Program& p) { return std::string(p.machine().kernels().name); })
       .def_prop_ro("num_threads", [](const Program& p) { return p.machine().num_threads(); })
       .def_prop_ro("vocab_size", &Program::vocab_size)
@@ -232,6 +233,10 @@ NB_MODULE(_native, m) {
            })
       .def("add_vector",
            [](Program& p, const Floats& values) { return p.weights()->add_vector({values.data(), values.shape(0)}); })
+      .def("borrow_matrix", [](Program& p, const Program& owner,
+                               int index) { return p.weights()->borrow_matrix(owner.weights(), index); })
+      .def("borrow_vector", [](Program& p, const Program& owner,
+                               int index) { return p.weights()->borrow_vector(*owner.weights(), index); })
       .def("add_register", &Program::add_register, "width"_a, "wanted_rows_only"_a)
       .def("embed",
            [](Program& p, int out, int matrix) {
@@ -346,6 +351,7 @@ NB_MODULE(_native, m) {
       .def("choose", &choose)
       .def("taps", &read_taps, "page_table"_a.noconvert(), "first_slot"_a, "num_slots"_a)
       .def("move", &move_slots, "page_table"_a.noconvert(), "sources"_a, "destinations"_a);
+  bind_heads(m);
 }
 
 }  // namespace headstart

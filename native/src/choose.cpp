@@ -6,19 +6,12 @@
 #include <limits>
 #include <string>
 
+#include "noise.hpp"
+
 namespace headstart {
 namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
-
-uint64_t position_key(uint64_t seed, int position) {
-  uint64_t z = seed + 0x9E3779B97F4A7C15u * (static_cast<uint64_t>(position) + 1);
-  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-  return z ^ z >> 31;
-}
-
-double gumbel(uint32_t bits) { return -std::log(-std::log((bits + 0.5) * 0x1p-32)); }
 
 // never below gumbel(bits): -log(-log u) <= -log(1 - u), and 1 - u = (~bits + 0.5) / 2^32
 double gumbel_bound(uint32_t bits) { return (std::countl_zero(~bits) + 1) * 0.6931471805599454; }

@@ -32,6 +32,8 @@ struct Destination {
   bool accumulate;
 };
 
+constexpr int kMaximumRows = 64;  // values of a lane that have one maximum
+
 struct Kernels {
   const char* name;
 
@@ -71,6 +73,11 @@ struct Kernels {
   int (*bits_at_least)(const uint32_t* x, int count, uint32_t limit, int32_t* out);
   // out[i] = e^(x[i] - top), to the last bit or two; returns their sum, eight interleaved sums folded
   double (*exponentials)(const double* x, double top, int count, double* out);
+  // out[16 * i + lane]: the highest of lane + 16 * j over the i-th kMaximumRows values j; NaNs are passed over.
+  // count a multiple of 16
+  void (*lane_maxima)(const float* x, int count, float* out);
+  // sum of e^((x[i] - top) * factor), by lanes; NaN if any x is. count a multiple of 16
+  float (*exponential_sum)(const float* x, int count, float top, float factor);
   // reads memory in order and returns a sum over it: how fast can it be read at all?
   uint64_t (*read)(const uint8_t* p, size_t num_bytes);
   // the noise of token ids 0 .. count - 1 under a position's key (decoding/law.py)

@@ -10,6 +10,7 @@
 #include "kernels/attention_blocks.hpp"
 #include "kernels/choosing.hpp"
 #include "kernels/float_products.hpp"
+#include "kernels/guessing.hpp"
 #include "kernels/products.hpp"
 #include "kernels/quantise.hpp"
 #include "kernels/row_operations.hpp"
@@ -53,9 +54,10 @@ void matmul(const MatrixView& w, const QuantisedRows& quantised, const float* ro
 }
 
 constexpr Kernels make_kernels() {
-  return {kName,  matmul,           quantise_groups,  quantise_row, rms_norm, silu,      silu_gate, add_rows,
-          rotate, floats_to_halves, halves_to_floats, score_block,  softmax,  mix_block, scale_row, argmax,
-          divide, at_least,         bits_at_least,    exponentials, read,     noise_bits};
+  return {kName,           matmul, quantise_groups,  quantise_row,     rms_norm,      silu,         silu_gate,
+          add_rows,        rotate, floats_to_halves, halves_to_floats, score_block,   softmax,      mix_block,
+          scale_row,       argmax, divide,           at_least,         bits_at_least, exponentials, lane_maxima,
+          exponential_sum, read,   noise_bits};
 }
 
 // The same kernels under another name, with products of int8 rows on tile registers.

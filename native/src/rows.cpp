@@ -23,6 +23,29 @@ RowPlan::RowPlan(const RowsView& rows, const RowLimits& limits) : rows_(rows) {
   place_rows();
 }
 
+RowPlan::RowPlan(const RowsView& rows, std::span<const int32_t> path_slots, std::span<const int> path_ends)
+    : rows_(rows) {
+  places_.resize(path_ends.size());
+  int begin = 0;
+  for (int r = 0; r < num_rows(); ++r) {
+    const int end = path_ends[static_cast<size_t>(r)];
+    const std::span<const int32_t> path =
+        path_slots.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    const int committed = rows_.committed[static_cast<size_t>(rows_.sequences[static_cast<size_t>(r)])];
+    RowPlace& place = places_[static_cast<size_t>(r)];
+    place.slot = path.back();
+    place.slot_before = path.size() > 1 ? path[path.size() - 2] : committed - 1;
+    place.in_place = place.slot == committed + static_cast<int>(path.size()) - 1;  // since they ascend
+    place.tail_begin = place.tail_end = static_cast<int>(tail_slots_.size());
+    if (!place.in_place) {
+      tail_slots_.insert(tail_slots_.end(), path.begin(), path.end());
+      place.tail_end = static_cast<int>(tail_slots_.size());
+    }
+    begin = end;
+    add_to_blocks(r);
+  }
+}
+
 void RowPlan::check(const RowLimits& limits) const {
   const size_t num_rows = rows_.tokens.size(), num_sequences = rows_.page_tables.size();
   if (num_rows == 0) throw std::invalid_argument("a pass needs at least one row");

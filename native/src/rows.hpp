@@ -33,6 +33,10 @@ class RowPlan {
  public:
   // Throws std::invalid_argument, naming the row, if a row breaks the rules.
   RowPlan(const RowsView& rows, const RowLimits& limits);
+  // Guesses that follow guesses of earlier passes. `path_slots` has for each row, one after the other and ending at
+  // `path_ends`, the slots of all guesses from the committed text on, its own last; they ascend. The caller
+  // answers for the rows.
+  RowPlan(const RowsView& rows, std::span<const int32_t> path_slots, std::span<const int> path_ends);
 
   const RowsView& rows() const { return rows_; }
   int num_rows() const { return static_cast<int>(rows_.tokens.size()); }

@@ -59,6 +59,14 @@ class Program:
     def __init__(self, num_threads: int, instruction_set: str, /) -> None:
         """An empty instruction set's name takes the best, or what HEADSTART_ISA names."""
 
+    @staticmethod
+    def beside(other: Program, /) -> Program:
+        """An empty one on the same threads, with weights of its own."""
+
+    @staticmethod
+    def over(other: Program, /) -> Program:
+        """An empty one over the same weights, by the same indices."""
+
     @property
     def instruction_set(self) -> str: ...
     @property
@@ -81,6 +89,10 @@ class Program:
     ) -> int: ...
     def unpack_row(self, matrix: int, row: int, /) -> NDArray[np.float32]: ...
     def add_vector(self, values: NDArray[np.float32], /) -> int: ...
+    def borrow_matrix(self, owner: Program, index: int, /) -> int:
+        """The same memory under an index of this program's weights."""
+
+    def borrow_vector(self, owner: Program, index: int, /) -> int: ...
     def add_register(self, width: int, wanted_rows_only: bool) -> int: ...
     def embed(self, out: int, matrix: int, /) -> None: ...
     def state(self, out: int, offset: int, /) -> None:
@@ -151,3 +163,26 @@ class Program:
         self, page_table: NDArray[np.int32], first_slot: int, num_slots: int
     ) -> NDArray[np.float32]: ...
     def move(self, page_table: NDArray[np.int32], sources: Sequence[int], destinations: Sequence[int]) -> None: ...
+
+DraftJob = tuple[NDArray[np.int32], NDArray[np.int32], int, Chooser | None, int, int, int, float]
+"""page table, tokens, first, chooser, max_nodes, max_depth, breadth, min_path_probability (`HeadsRequest`)"""
+
+class Heads:
+    """Programs that run beside a trunk's, on its threads, and draft trees (`runtime/native_heads.py`)."""
+
+    def __init__(
+        self,
+        *,
+        trunk: Program,
+        stages: Sequence[tuple[Program, int, int, bool]],
+        recurrent: bool,
+        vocabulary: Sequence[int],
+    ) -> None:
+        """Stages are (program, store it reads, store it writes or -1, whether it runs on every token of the text)."""
+
+    @property
+    def max_depth(self) -> int: ...
+    @property
+    def page_bytes(self) -> int: ...
+    def draft(self, jobs: Sequence[DraftJob], /) -> list[tuple[list[int], list[int], list[float]]]: ...
+    def logits(self, job: DraftJob, continuation: NDArray[np.int32], /) -> NDArray[np.float32]: ...

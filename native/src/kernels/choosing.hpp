@@ -1,5 +1,6 @@
 // What choosing a token does over a whole vocabulary. Part of kernels_impl.hpp.
 #pragma once
+#include "../noise.hpp"
 #include "lane_math.hpp"
 
 namespace headstart::HEADSTART_LANES {
@@ -109,15 +110,9 @@ uint64_t read(const uint8_t* p, size_t num_bytes) {
   return sums[0];
 }
 
-inline uint32_t mix32(uint32_t h) {  // the finaliser of 32-bit MurmurHash3
-  h = (h ^ h >> 16) * 0x85EBCA6Bu;
-  h = (h ^ h >> 13) * 0xC2B2AE35u;
-  return h ^ h >> 16;
-}
-
 void noise_bits(uint64_t key, int count, uint32_t* out) {
   const uint32_t low = static_cast<uint32_t>(key), high = static_cast<uint32_t>(key >> 32);
-  for (int i = 0; i < count; ++i) out[i] = mix32(mix32((static_cast<uint32_t>(i) * 0x9E3779B1u) ^ low) ^ high);
+  for (int i = 0; i < count; ++i) out[i] = token_noise(low, high, static_cast<uint32_t>(i));
 }
 
 }  // namespace

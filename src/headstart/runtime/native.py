@@ -18,13 +18,15 @@ from headstart.architectures.program import Embed, Linear, Program
 from headstart.architectures.reading import read_config
 from headstart.architectures.rotary import inverse_frequencies
 from headstart.architectures.weights import PlacedWeight, place_weights
-from headstart.checkpoint import Checkpoint, Tensor
-from headstart.errors import CapacityError, CheckpointError, ConfigError, HeadstartError, UnsupportedError
+from headstart.checkpoint import Checkpoint
+from headstart.errors import CapacityError, ConfigError, HeadstartError, UnsupportedError
 from headstart.records import SamplingParams, TokenLogprobs
 from headstart.runtime.compile import compile_program
+from headstart.runtime.native_weights import WeightFormat, WeightIndices, add_tensor
 from headstart.runtime.protocol import Choice, Chooser, Rows
 
-WeightFormat = Literal["stored", "f32", "bf16", "int8", "int8-row"]
+__all__ = ["CacheFormat", "NativeTrunk", "PassProfile", "WeightFormat", "load_trunk"]
+
 CacheFormat = Literal["auto", "f16", "f32"]
 
 
@@ -85,7 +87,7 @@ def load_trunk(
         half_cache=half_cache,
         max_context=config.max_context,
     )
-    return NativeTrunk(native, config, taps=tuple(taps), indices=indices, weights=weights)
+    return NativeTrunk(native, config, taps=tuple(taps), indices=indices, weights=weights, half_cache=half_cache)
 
 
 def _check_taps(taps: Sequence[int], config: TrunkConfig) -> None:
@@ -118,7 +120,7 @@ def _load_weights(
     matrices: dict[str, int] = {}
     loaded = 0
     for name in names:
-        matrices[name] = _add_matrix(native, placed[name], weights)
+        matrices[name] = add_tensor(native, placed[name].tensor, weights, placed[name].row_order)
         loaded += placed[name].tensor.data.nbytes
         if progress is not None:
             progress(loaded / total)
@@ -129,49 +131,6 @@ def _load_weights(
             ordered = values if weight.row_order is None else values[weight.row_order]
             vectors[name] = native.add_vector(np.ascontiguousarray(ordered))
     return WeightIndices(matrices, vectors)
-
-
-def _add_matrix(native: _native.Program, weight: PlacedWeight, weights: WeightFormat) -> int:
-    tensor = weight.tensor
-    num_outputs, num_inputs = tensor.shape
-    kind, data = _converted(tensor, weights)
-    target = weights if weights in ("int8", "int8-row") else ""
-    try:
-        return native.add_matrix(kind, target, num_outputs, num_inputs, data, weight.row_order)
-    except ValueError as error:
-        raise CheckpointError(f"The tensor {tensor.name!r} cannot be loaded: {error}.") from None
-    except MemoryError:
-        raise CapacityError(f"Out of memory while loading the tensor {tensor.name!r}.") from None
-
-
-def _converted(tensor: Tensor, weights: WeightFormat) -> tuple[str, NDArray[np.uint8]]:
-    floating = tensor.kind in ("F32", "F16", "BF16")
-    if (weights == "f32" and tensor.kind != "F32") or (weights in ("int8", "int8-row") and not floating):
-        return "F32", tensor.dequantize().reshape(-1).view(np.uint8)
-    if weights == "bf16" and tensor.kind in ("F32", "F16"):
-        return "BF16", _rounded_to_bf16(tensor.dequantize().reshape(-1)).view(np.uint8)
-    return tensor.kind, tensor.data
-
-
-def _rounded_to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    bits = values.view(np.uint32)
-    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    # a NaN must not be rounded into an infinity
-    rounded = np.where(np.isnan(values), bits | np.uint32(0x400000), rounded)
-    return (rounded >> np.uint32(16)).astype(np.uint16)
-
-
-@dataclass(frozen=True, slots=True)
-class WeightIndices:
-    """Where the native core has the weights of a program, by name.
-
-    Attributes:
-        matrices: of embeddings and products.
-        vectors: of norms and biases.
-    """
-
-    matrices: dict[str, int]
-    vectors: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +157,7 @@ class NativeTrunk:
         native: the core's program, and where its weights are: for heads, which borrow them.
         indices: see `native`.
         weights: the format they were loaded in.
+        half_cache: whether keys and values are f16, and taps bf16.
         native_s: seconds spent inside the core so far; the rest of a step is Python's.
     """
 
@@ -209,6 +169,7 @@ class NativeTrunk:
         taps: tuple[int, ...] = (),
         indices: WeightIndices | None = None,
         weights: WeightFormat = "stored",
+        half_cache: bool = False,
     ) -> None:
         """Wrap a finished native program."""
         self.native = native
@@ -216,6 +177,7 @@ class NativeTrunk:
         self.tap_layers = taps
         self.indices = indices or WeightIndices({}, {})
         self.weights = weights
+        self.half_cache = half_cache
         self.vocab_size = config.vocab_size
         self.max_context = config.max_context
         self.native_s = 0.0

@@ -40,7 +40,8 @@ def reference_heads_logits(
     """Logits [depth, T, V] of heads on a checkpoint's model, for a text.
 
     Row t of depth j of an unrolled module ends a chain that begins, at depth 1, in row t - j + 1: it sees the
-    depth-1 keys up to there, and one key of each depth after it. Rows before t = j - 1 end no such chain: NaN.
+    depth-1 keys up to there, and one key of each depth after it. Rows before t = j - 1 end no chain of a recurrent
+    kind: NaN.
 
     Args:
         checkpoint: the opened model of the trunk.
@@ -75,5 +76,6 @@ def reference_heads_logits(
         past = outcome.stored
         if stage.writes is not None:
             kept[stage.writes] = outcome.kept
-        logits.append(np.where((row < behind)[:, None], np.nan, outcome.logits))
+        follows_none = program.recurrent & (row < level - 1)
+        logits.append(np.where(follows_none[:, None], np.nan, outcome.logits))
     return np.stack(logits)

@@ -1,0 +1,51 @@
+"""Heads of every kind with random weights, for the models of `headstart.testing.tiny_models`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headstart.architectures.config import TrunkConfig
+from headstart.architectures.heads import HeadsConfig, heads_program
+from headstart.architectures.weights import wanted_shapes
+
+_SIZES: dict[str, Any] = {"depth": 3, "taps": (2,), "hidden_stage": "pre_norm", "intermediate_size": 96}
+
+TINY_HEADS: dict[str, dict[str, Any]] = {
+    "parallel": {"kind": "parallel", "num_modules": 3},
+    "parallel, two layers": {"kind": "parallel", "num_modules": 3, "num_layers": 2, "own_unembedding": True},
+    "parallel, linear": {"kind": "parallel", "num_modules": 3, "form": "linear", "hidden_stage": "post_norm"},
+    "medusa": {"kind": "medusa", "num_modules": 3, "num_layers": 2, "hidden_stage": "post_norm"},
+    "medusa, own": {"kind": "medusa", "num_modules": 3, "own_unembedding": True},
+    "sequential": {"kind": "sequential", "num_modules": 3},
+    "sequential, one module": {"kind": "sequential", "depth": 1, "hidden_stage": "post_norm"},
+    "sequential, unrolled": {"kind": "sequential", "recycled_stage": "post_norm", "order": "hidden_embedding"},
+    "eagle": {"kind": "eagle", "hidden_stage": "post_norm"},
+    "eagle3": {"kind": "eagle3", "taps": (0, 1, 2)},
+    "eagle3, own": {"kind": "eagle3", "taps": (1, 2), "hidden_stage": "post_norm", "own_unembedding": True},
+}
+"""Settings of `tiny_heads_config`, by what is to be seen."""
+
+
+def tiny_heads_config(name: str, *, draft_vocab_size: int = 0) -> HeadsConfig:
+    """One of `TINY_HEADS`, for a tiny model of two layers."""
+    return HeadsConfig(**{**_SIZES, **TINY_HEADS[name], "draft_vocab_size": draft_vocab_size})
+
+
+def random_heads(config: HeadsConfig, trunk: TrunkConfig, seed: int = 0) -> dict[str, NDArray[np.float32]]:
+    """Weights of heads, by name, large enough that every part shows in the logits."""
+    random = np.random.default_rng(seed)
+    weights: dict[str, NDArray[np.float32]] = {}
+    for stage in heads_program(config, trunk).stages:
+        for name, shape in wanted_shapes(stage.program).items():
+            if name.startswith("trunk.") or name in weights:
+                continue
+            if len(shape) == 1:
+                around = 0.0 if name.endswith("bias") else 1.0
+                values = around + random.normal(0.0, 0.3, shape)
+            else:
+                values = random.normal(0.0, 0.9 / np.sqrt(shape[1]), shape)
+            weights[name] = values.astype(np.float32)
+    return weights
