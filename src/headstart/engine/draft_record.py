@@ -25,7 +25,7 @@ class TypicalTree:
         probabilities: calibrated path probabilities, descending; none before the first tree.
     """
 
-    __slots__ = ("_forgetting", "_num_seen", "probabilities")
+    __slots__ = ("_forgetting", "_last", "_num_seen", "probabilities")
 
     def __init__(self, forgetting: float, earlier: TypicalTree | None = None) -> None:
         """Begin with what `earlier` knows.
@@ -36,10 +36,19 @@ class TypicalTree:
         """
         self._forgetting = forgetting
         self.probabilities: list[float] = []
+        self._last: Sequence[float] = ()
         self._num_seen = 0
         if earlier is not None and earlier.probabilities:
             self.probabilities = earlier.probabilities
             self._num_seen = round(1 / forgetting)
+
+    @property
+    def hoped(self) -> Sequence[float]:
+        """What the next tree may be like: an average one, or the last one if that was better.
+
+        Texts change their kind within a few tokens. One good tree earns the drafter another look.
+        """
+        return max(self.probabilities, self._last, key=sum)
 
     def learn(self, probabilities: Sequence[float]) -> None:
         """Take in a tree.
@@ -48,6 +57,7 @@ class TypicalTree:
             probabilities: its path probabilities, descending.
         """
         self._num_seen += 1
+        self._last = probabilities
         share = max(self._forgetting, 1 / self._num_seen)
         self.probabilities = [
             old + share * (new - old) for old, new in zip_longest(self.probabilities, probabilities, fillvalue=0.0)

@@ -52,6 +52,7 @@ class DraftState:
         tokens: the known tokens, prompt and written; the last one is the root.
         guesses: what may follow them, a chain.
         pages: its cache pages, or `None` while it has none.
+        num_before: tokens that were known before the last ones were told.
         num_run: slots, from the first, whose rows are those of known tokens and guesses.
         is_lost: a token came that the drafter's vocabulary does not have.
     """
@@ -62,6 +63,7 @@ class DraftState:
     tokens: list[int]
     guesses: list[Guess] = field(default_factory=list)
     pages: PageTable | None = None
+    num_before: int = 0
     num_run: int = 0
     is_lost: bool = False
 
@@ -97,6 +99,7 @@ class DraftState:
             num_right += 1
         foreseen = keep_guesses and num_right == len(token_ids)
         self.guesses = self.guesses[num_right:] if foreseen else []
+        self.num_before = num_known
         self.tokens += token_ids
         self.chooser.extend(token_ids)
         if not self.guesses:

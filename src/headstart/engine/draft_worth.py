@@ -217,8 +217,8 @@ class DraftWorth:
         for asker in askers:
             found = _descending(asker.tree)
             # The two guess the same tokens, so their probabilities do not add up. Before the first tree all is hoped.
-            usual = self._typical_of(asker).probabilities or [1.0]
-            union = [max(pair) for pair in zip_longest(found, usual, fillvalue=0.0)]
+            hope = self._typical_of(asker).hoped or (1.0,)
+            union = [max(pair) for pair in zip_longest(found, hope, fillvalue=0.0)]
             reading_s = self._reading_s(asker)
             if (sum(union) - sum(found)) * token_s > cost.usual / len(askers) + reading_s:
                 chosen.append(asker)

@@ -83,7 +83,8 @@ class CoupledGuessing:
             return True
         last = state.path_probability
         num_ahead = sum(probability >= last for probability in state.whole_tree().path_probabilities)
-        return last >= self._min_path_probability and num_ahead < request.max_nodes
+        least = max(self._min_path_probability, request.min_parent_probability)
+        return last >= least and num_ahead < request.max_nodes
 
     def guess(self, states: Sequence[DraftState], max_nodes: Sequence[int]) -> list[Guess]:
         """Choose at all rows at once."""

@@ -124,7 +124,7 @@ class ModelDrafter:
         if own_params is None or max(prompt) >= self._trunk.vocab_size:
             return None
         chooser = self._guessing.make_chooser(own_params, seed, prompt, end_tokens(params, self._end_ids))
-        return DraftState(params=own_params, seed=seed, chooser=chooser, tokens=list(prompt))
+        return DraftState(params=own_params, seed=seed, chooser=chooser, tokens=list(prompt), num_before=len(prompt))
 
     def extend(self, state: object, token_ids: Sequence[int]) -> None:
         """Take tokens that became final: rows that agree with them are kept, others rolled back."""
@@ -134,6 +134,11 @@ class ModelDrafter:
             return
         self._guessing.observe(sequence, token_ids)
         sequence.learn(token_ids, self._accounts, keep_guesses=self._guessing.keeps_guesses)
+
+    def backlog(self, state: object) -> int:
+        """Tokens to be run before the ones that were told last."""
+        sequence = cast(DraftState, state)
+        return max(0, sequence.num_before - sequence.num_run)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Tree]:
         """A tree for each that is caught up: a chain, and what stands beside it."""

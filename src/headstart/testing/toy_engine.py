@@ -9,11 +9,13 @@ from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.drafter import Drafter
 from headstart.engine import Engine
 from headstart.engine.cache import num_pages_for
+from headstart.engine.heads_drafter import HeadsDraftConfig, HeadsDrafter
 from headstart.engine.model_drafter import ModelDraftConfig, ModelDrafter
 from headstart.records import SamplingParams
 from headstart.runtime.protocol import Choice
 from headstart.testing.byte_tokenizer import ByteTokenizer
 from headstart.testing.passes import rows_of_one
+from headstart.testing.toy_heads import ToyHeads
 from headstart.testing.toy_trunk import ToyTrunk
 
 # 38 letters and marks and the bytes of "é" and "€", so that characters can be split between tokens
@@ -36,6 +38,17 @@ def make_toy_engine(drafter: Drafter | None = None, *, trunk: ToyTrunk | None = 
 def make_similar_trunk(vocab_size: int = VOCAB_SIZE, **options: Any) -> ToyTrunk:
     """A toy that mostly, but not always, agrees with the usual one; `options` are those of `ToyTrunk`."""
     return ToyTrunk(vocab_size, context_weight=0.7, **options)
+
+
+def make_toy_heads(heads: ToyHeads, trunk: ToyTrunk, **config: Any) -> HeadsDrafter:
+    """A drafter for `make_toy_engine(..., trunk=trunk)`.
+
+    Args:
+        heads: that sit on it.
+        trunk: whose rows they read.
+        **config: that of `HeadsDraftConfig`.
+    """
+    return HeadsDrafter(heads, trunk.make_chooser, end_ids=(VOCAB_SIZE - 1,), config=HeadsDraftConfig(**config))
 
 
 def make_toy_drafter(trunk: ToyTrunk | None = None, **config: Any) -> ModelDrafter:

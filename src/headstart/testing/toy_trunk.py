@@ -123,14 +123,23 @@ class ToyTrunk:
         for content in (self._slot_digests, self._slot_tokens, self._slot_positions):
             content[destination_slots] = content[source_slots]
 
+    def slot(self, page_table: NDArray[np.int32], logical: int) -> tuple[int, int, int]:
+        """What lies in a slot of a sequence: token, position, and digest of all that the row saw."""
+        slot = int(page_table[logical // PAGE_TOKENS]) * PAGE_TOKENS + logical % PAGE_TOKENS
+        return int(self._slot_tokens[slot]), int(self._slot_positions[slot]), int(self._slot_digests[slot])
+
+    def near_logits(self, newest_tokens: Sequence[int]) -> NDArray[np.float32]:
+        """The part of the logits that the two newest tokens make up: what a good guess is made by."""
+        near = self._seed
+        for token in newest_tokens[-2:]:
+            near = _mix(near ^ _mix(token + 1))
+        return (3.0 * self._noise(near)).astype(np.float32)
+
     def _row_logits(self, visible: NDArray[np.int64]) -> NDArray[np.float32]:
         newest = visible[np.argsort(self._slot_positions[visible], kind="stable")[-2:]]
-        near = self._seed
-        for token in self._slot_tokens[newest].tolist():
-            near = _mix(near ^ _mix(token + 1))
         whole = _mix(self._seed ^ int(self._slot_digests[visible].sum(dtype=np.uint64)))
-        logits = 3.0 * self._noise(near) + self._context_weight * self._noise(whole)
-        return logits.astype(np.float32)
+        far = self._context_weight * self._noise(whole)
+        return (self.near_logits(self._slot_tokens[newest].tolist()) + far).astype(np.float32)
 
     def _noise(self, key: int) -> NDArray[np.float64]:
         """Fixed numbers in [-1, 1) for a key, one a token id."""
