@@ -20,16 +20,17 @@ using namespace nb::literals;
 namespace headstart {
 namespace {
 
-// page table, tokens, first, law, max_nodes, max_depth, breadth, min_path_probability
-using Job = std::tuple<Ints, Ints, int, const Chooser*, int, int, int, double>;
+// page table, tokens, first, law, max_nodes, max_depth, breadth, min_path_probability, min_parent_probability
+using Job = std::tuple<Ints, Ints, int, const Chooser*, int, int, int, double, double>;
 using Tree = std::tuple<std::vector<int32_t>, std::vector<int32_t>, std::vector<double>>;
 // program, reads, writes, on_text
 using StageParts = std::tuple<std::shared_ptr<Program>, int, int, bool>;
 
 DraftJob job_of(const Job& parts) {
-  const auto& [page_table, tokens, first, law, max_nodes, max_depth, breadth, min_path_probability] = parts;
+  const auto& [page_table, tokens, first, law, max_nodes, max_depth, breadth, min_path, min_parent] = parts;
   return {span_of(page_table), span_of(tokens), first,   law == nullptr ? nullptr : &law->law(),
-          max_nodes,           max_depth,       breadth, min_path_probability};
+          max_nodes,           max_depth,       breadth, min_path,
+          min_parent};
 }
 
 std::vector<Tree> draft(Heads& heads, const std::vector<Job>& jobs) {

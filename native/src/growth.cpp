@@ -33,11 +33,13 @@ std::vector<int> Growth::best() const {
 }
 
 void Growth::set_frontier(int depth, int max_depth) {
+  // children of a node that is left out would be left out with it
+  const double least = std::max(job_.min_path_probability, job_.min_parent_probability);
   frontier_.clear();
   if (depth >= max_depth) return;
   for (const int index : best()) {
     const DraftNode& candidate = node(index);
-    if (candidate.depth != depth || candidate.path_probability < job_.min_path_probability) continue;
+    if (candidate.depth != depth || candidate.path_probability < least) continue;
     if (static_cast<int>(frontier_.size()) < job_.breadth) frontier_.push_back(index);
   }
 }

@@ -16,8 +16,9 @@ struct DraftJob {
   const Law* law;  // null: greedy
   int max_nodes;   // 0: run the text, guess nothing
   int max_depth;
-  int breadth;                  // rows of a depth at most
-  double min_path_probability;  // nodes below are left out, but for the best one
+  int breadth;                    // rows of a depth at most
+  double min_path_probability;    // nodes below are left out, but for the best one
+  double min_parent_probability;  // nodes below get no children
 
   int root_position() const { return first + static_cast<int>(tokens.size()) - 1; }
 };

@@ -164,8 +164,9 @@ class Program:
     ) -> NDArray[np.float32]: ...
     def move(self, page_table: NDArray[np.int32], sources: Sequence[int], destinations: Sequence[int]) -> None: ...
 
-DraftJob = tuple[NDArray[np.int32], NDArray[np.int32], int, Chooser | None, int, int, int, float]
-"""page table, tokens, first, chooser, max_nodes, max_depth, breadth, min_path_probability (`HeadsRequest`)"""
+DraftJob = tuple[NDArray[np.int32], NDArray[np.int32], int, Chooser | None, int, int, int, float, float]
+"""page table, tokens, first, chooser, max_nodes, max_depth, breadth, min_path_probability, min_parent_probability
+(`HeadsRequest`)"""
 
 class Heads:
     """Programs that run beside a trunk's, on its threads, and draft trees (`runtime/native_heads.py`)."""

@@ -245,5 +245,5 @@ def _job(request: HeadsRequest) -> _native.DraftJob:
     chooser = cast(_native.Chooser | None, request.chooser)  # all were made by the trunk
     return (
         request.page_table, request.tokens, request.first, chooser, request.max_nodes, request.max_depth,
-        request.breadth, request.min_path_probability,
+        request.breadth, request.min_path_probability, request.min_parent_probability,
     )  # fmt: skip

@@ -44,6 +44,14 @@ class ToyHeads:
         """Rows that were run for tokens of texts."""
         return sum(len(request.tokens) for call in self.calls for request in call)
 
+    def page_bytes(self) -> int:
+        """Bytes of one page."""
+        return 24 * PAGE_TOKENS
+
+    def draft_bytes(self, depth: int) -> int:
+        """They have no weights."""
+        return 0
+
     def draft(self, requests: Sequence[HeadsRequest]) -> list[Tree]:
         """Run the rows, prove that all are there, and guess.
 
@@ -87,6 +95,7 @@ class ToyHeads:
         path_probabilities: list[float] = []
         paths: dict[int, tuple[int, ...]] = {-1: ()}
         level = [-1]
+        least = max(request.min_path_probability, request.min_parent_probability)
         for depth in range(1, min(request.max_depth, self.max_depth) + 1):
             found: list[int] = []
             for parent in level:
@@ -99,7 +108,7 @@ class ToyHeads:
                     tokens.append(token)
                     parents.append(parent)
                     path_probabilities.append(reached * probability)
-            likely = [node for node in found if path_probabilities[node] >= request.min_parent_probability]
+            likely = [node for node in found if path_probabilities[node] >= least]
             level = sorted(likely, key=lambda node: -path_probabilities[node])[: request.breadth]
         num_likely = sum(probability >= request.min_path_probability for probability in path_probabilities)
         tree = Tree(tuple(tokens), tuple(parents), tuple(path_probabilities))
