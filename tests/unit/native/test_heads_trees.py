@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -191,7 +192,7 @@ def test_catching_up_in_any_pieces_leaves_the_same(name: str, cuts: tuple[int, .
     at_once = heads.draft([wish])
     heads.draft([replace(request(0, max_nodes=0), tokens=TEXTS[0][::-1].copy())])  # other text in the same slots
     bounds = [0, *cuts, len(TEXTS[0])]
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in itertools.pairwise(bounds):
         piece = replace(wish, first=begin, tokens=TEXTS[0][begin:end], max_nodes=12 if end == bounds[-1] else 0)
         found = heads.draft([piece])
     assert found == at_once
