@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from headstart.cli.terminal import AnswerWriter
 from headstart.engine import token_hash
 from headstart.records import Event
 from headstart.testing.command_line import run_command
+from headstart.testing.tiny_heads import write_tiny_heads
 
 PROMPT = "abcabcabcabcabc"
 
@@ -150,4 +152,25 @@ def test_a_second_ctrl_c_ends_at_once(tiny_model: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(AnswerWriter, "write", press_twice)
     outcome = run_command("generate", tiny_model, PROMPT, "--max-tokens", "200")
     assert outcome.status == 130
+    assert "Traceback" not in outcome.err
+
+
+def test_heads_are_named_with_what_they_guessed(tiny_model: str, tmp_path: Path) -> None:
+    heads = write_tiny_heads(tmp_path / "tiny.heads.safetensors", tiny_model)
+    arguments = ("generate", tiny_model, PROMPT, "--max-tokens", "24", "--json")
+    plain = run_command(*arguments, "--draft", "none").document
+    assert plain["heads"] is None
+    assert plain["drafted_by_drafter"] == {}
+    document = run_command(*arguments, "--draft", f"heads:{heads}").document
+    assert document["token_hash"] == plain["token_hash"]
+    assert document["drafter"] == "heads"
+    assert document["heads"] == {"path": str(heads), "kind": "eagle3", "notes": []}
+    assert sum(document["drafted_by_drafter"].values()) == document["drafted"]
+
+
+def test_a_model_without_heads_says_where_they_were_looked_for(tiny_model: str) -> None:
+    outcome = run_command("generate", tiny_model, PROMPT, "--draft", "heads")
+    assert outcome.status != 0
+    assert "tiny.heads.safetensors" in outcome.err
+    assert "heads:FILE" in outcome.err
     assert "Traceback" not in outcome.err

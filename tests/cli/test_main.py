@@ -59,7 +59,7 @@ def test_version_is_the_projects() -> None:
         (["generate", "MODEL", "x", "--max-tokens", "three"], 2, "--max-tokens"),
         (["generate", "MODEL", "x", "--max-tokens", "0"], 2, "at least 1"),
         (["generate", "MODEL", "x", "--temperature", "-1"], 2, "temperature"),
-        (["generate", "MODEL", "x", "--draft", "off"], 2, "auto, lookup, none, model:PATH"),
+        (["generate", "MODEL", "x", "--draft", "off"], 2, "auto, lookup, heads, heads:FILE, model:PATH, none"),
         (["generate", "MODEL", "x", "--weights", "int3"], 2, "int8-row"),
         (["generate", "MODEL", "x", "--threads", "0"], 2, "between 1"),
         (["generate", "MODEL", "x", "--context", "0"], 2, "at least 1"),

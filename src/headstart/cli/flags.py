@@ -26,7 +26,8 @@ class EngineFlags:
     draft: Annotated[
         str,
         Parameter(
-            help="Who guesses ahead: none, lookup (what followed the same words before), model:PATH, or auto. "
+            help="Who guesses ahead: lookup (what followed the same words before), heads (that lie beside the model "
+            "or ship with this program), heads:FILE, model:PATH, none, or auto (lookup, and heads if there are any). "
             "The text is the same with all."
         ),
     ] = "auto"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,8 @@ def open_model(name: str, flags: EngineFlags) -> OpenedModel:
             cache_tokens=flags.context,
             progress=show,
         )
+    for note in parts.heads.notes if parts.heads is not None else ():
+        print(f"note: {note}", file=sys.stderr, flush=True)
     return OpenedModel(name=name, parts=parts, flags=flags, load_s=time.perf_counter() - started)
 
 

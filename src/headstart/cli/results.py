@@ -14,6 +14,7 @@ import headstart
 from headstart.cli.opening import OpenedModel
 from headstart.engine import token_hash
 from headstart.records import Completion, SamplingParams
+from headstart.runtime.open_heads import FittedHeads
 
 
 def print_json(document: dict[str, object]) -> None:
@@ -82,6 +83,7 @@ def machine_document(opened: OpenedModel) -> dict[str, object]:
             "weights": opened.flags.weights,
             "context": opened.flags.context,
         },
+        "heads": _heads_document(opened.parts.heads),
         "threads": trunk.num_threads,
         "instruction_set": trunk.instruction_set,
         "versions": {
@@ -91,6 +93,12 @@ def machine_document(opened: OpenedModel) -> dict[str, object]:
             "tokenizers": tokenizers.__version__,
         },
     }
+
+
+def _heads_document(heads: FittedHeads | None) -> dict[str, object] | None:
+    if heads is None:
+        return None
+    return {"path": str(heads.file.path), "kind": heads.config.kind, "notes": heads.notes}
 
 
 def print_summary(completion: Completion, params: SamplingParams) -> None:

@@ -58,6 +58,11 @@ class DraftCost:
         return base + per_depth * depth
 
     @property
+    def is_known(self) -> bool:
+        """Whether drafting was ever seen."""
+        return self._num_observed > 0
+
+    @property
     def usual(self) -> float:
         """Seconds that drafting took lately, to the depths that it went to; 0 if it was not seen."""
         return self._y / (self._weight - 1.0) if self._num_observed else 0.0
@@ -95,7 +100,7 @@ class DraftCosts:
         cost = self.of(num_sequences)
         if backlog == 0:
             cost.observe(depth, seconds)
-        elif cost.usual > 0.0:
+        elif cost.is_known:
             observed = max(seconds - cost.cost(depth), 0.0) / backlog
             known = observed if self._reading_s is None else self._reading_s
             self._reading_s = known + READING_RATE * (observed - known)

@@ -32,6 +32,9 @@ from headstart.records import EMPTY_TREE, Tree
 # Rounds for which an estimate of what can pay at best is good: working it out may cost some percent of a pass.
 REFRESH_ROUNDS = 32
 
+# Depth at most before it is known what a depth costs. What is learnt from deeper tries would speak for deep trees only.
+FIRST_DEPTH = 1
+
 # Reading a text that was missed is an outlay for rounds to come; so many share it.
 READING_ROUNDS = 32
 
@@ -176,7 +179,8 @@ class DraftWorth:
 
     def _look_out(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> _Outlook:
         classes = frozenset(asker.samples for asker in askers)
-        situation = (len(askers), fixed_rows, max_rows, classes)
+        cost = self._costs.of(len(askers))
+        situation = (len(askers), fixed_rows, max_rows, classes, cost.is_known)
         outlook = self._outlook
         if outlook.situation != situation or outlook.age >= REFRESH_ROUNDS:
             records = [self._record(samples) for samples in classes]
@@ -184,14 +188,15 @@ class DraftWorth:
                 max(best) for best in zip(*(record.calibrator.best_conditionals() for record in records), strict=True)
             ]
             most_rows = min(max_rows, fixed_rows + len(askers) * self._config.max_nodes)
-            base_s, per_depth_s = self._costs.of(len(askers)).line
+            base_s, per_depth_s = cost.line
             sizes = (hopes, len(askers), fixed_rows, self._cost, most_rows, base_s)
             least = least_useful_probability(fixed_rows, self._cost, most_rows)
+            most_depth = self._config.max_depth if cost.is_known else min(FIRST_DEPTH, self._config.max_depth)
             outlook = self._outlook = _Outlook(
                 situation=situation,
                 # a tree has many nodes of one depth, which are paid for by rows only
                 max_nodes=max_useful_nodes(*sizes),
-                max_depth=min(max_useful_nodes(*sizes, per_depth_s), self._config.max_depth),
+                max_depth=min(max_useful_nodes(*sizes, per_depth_s), most_depth),
                 min_path_probability={
                     samples: self._record(samples).calibrator.least_raw(least) for samples in classes
                 },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,11 @@ from numpy.typing import NDArray
 
 from headstart.architectures.config import TrunkConfig
 from headstart.architectures.heads import HeadsConfig, heads_program
+from headstart.architectures.reading import read_config
 from headstart.architectures.weights import wanted_shapes
+from headstart.checkpoint import open_checkpoint
+from headstart.checkpoint.heads_file import HeadsHeader, write_heads
+from headstart.runtime.open_heads import identify_trunk
 
 _SIZES: dict[str, Any] = {"depth": 3, "taps": (2,), "hidden_stage": "pre_norm", "intermediate_size": 96}
 
@@ -49,3 +54,20 @@ def random_heads(config: HeadsConfig, trunk: TrunkConfig, seed: int = 0) -> dict
                 values = random.normal(0.0, 0.9 / np.sqrt(shape[1]), shape)
             weights[name] = values.astype(np.float32)
     return weights
+
+
+def write_tiny_heads(path: Path, model: Path | str, name: str = "eagle3", *, num_guessed: int = 0) -> Path:
+    """A file of random heads for a tiny model.
+
+    Args:
+        path: where to.
+        model: the file of the model.
+        name: one of `TINY_HEADS`.
+        num_guessed: tokens that can be guessed, every second one of the vocabulary; 0 for all.
+    """
+    checkpoint = open_checkpoint(model)
+    config = tiny_heads_config(name, draft_vocab_size=num_guessed)
+    header = HeadsHeader(heads=config.to_json(), trunk=identify_trunk(checkpoint))
+    vocabulary = np.arange(0, 2 * num_guessed, 2, dtype=np.int32) if num_guessed else None
+    write_heads(path, header, random_heads(config, read_config(checkpoint)[1]), vocabulary)
+    return path

@@ -54,3 +54,13 @@ def test_merging_is_recording_all_rounds_in_one() -> None:
         merged = recorded(*left)
         merged.merge(recorded(*right))
         assert vars(merged) == vars(recorded(*left, *right))
+
+
+def test_credit_is_merged_as_well() -> None:
+    first, second = AcceptanceStatistics(), AcceptanceStatistics()
+    first.credit("heads", 5, 2)
+    second.credit("heads", 3, 1)
+    second.credit("lookup", 1, 0)
+    first.merge(second)
+    assert first.drafted_by_drafter == {"heads": 8, "lookup": 1}
+    assert first.accepted_by_drafter == {"heads": 3, "lookup": 0}

@@ -134,3 +134,25 @@ def test_sanitise_turns_array_scalars_into_plain_numbers():
 
     assert clean == Tree((1,), (-1,), (0.5,))
     assert [type(entry[0]) for entry in (clean.tokens, clean.parents, clean.path_probabilities)] == [int, int, float]
+
+
+def test_a_node_of_a_union_comes_from_the_first_tree_that_has_its_path():
+    second = Tree((11, 10, 21, 23), (-1, -1, 1, 0), (0.5, 0.4, 0.3, 0.2))
+    third = Tree((12, 11, 23), (-1, -1, 1), (0.1, 0.1, 0.1))
+    union = trees.merge([BRANCHING, second, third])
+
+    by_path = dict(
+        zip(
+            (trees.path_tokens(union, node) for node in range(len(union))),
+            trees.origins(union, [BRANCHING, second, third]),
+            strict=True,
+        )
+    )
+
+    assert by_path == {
+        (10,): 0, (11,): 0, (10, 20): 0, (10, 21): 0, (11, 22): 0, (10, 20, 30): 0, (11, 23): 1, (12,): 2,
+    }  # fmt: skip
+    part = trees.prune(union, 4)
+    assert trees.origins(part, [EMPTY_TREE, BRANCHING]) == [1] * 4
+    with pytest.raises(ValueError, match="in no source"):
+        trees.origins(union, [BRANCHING])

@@ -148,3 +148,30 @@ def test_cache_size():
     assert choose_num_pages(None, page_bytes=1, most_tokens=100) == 7
     with pytest.raises(ConfigError, match="cache_tokens"):
         choose_num_pages(0, page_bytes=1, most_tokens=1)
+
+
+def test_a_stamp_tells_whether_a_page_was_taken_anew():
+    accounts = PageAccounts(3)
+    first = write(accounts, TEXT[:20])
+    stamps = list(first.stamps)
+    accounts.close(first)
+    again = accounts.open(TEXT[:20])
+    assert again.stamps == stamps[:1]  # its first page was published, and is there still
+    assert accounts.reserve(again, 4)
+    assert again.stamps[1] != stamps[1]
+    accounts.close(again)
+    other = write(accounts, TEXT[40:88])  # takes all pages
+    assert not {*other.stamps} & {*stamps, *again.stamps}
+
+
+def test_of_two_that_write_the_same_the_second_takes_over_page_and_stamp_of_the_first():
+    accounts = PageAccounts(4)
+    tables = [accounts.open(TEXT), accounts.open(TEXT)]
+    for table in tables:
+        assert accounts.reserve(table, PAGE_TOKENS + 1)
+    kept, lost = ([*table.stamps] for table in tables)
+    for table in tables:
+        accounts.commit(table, PAGE_TOKENS + 1, TEXT)
+        accounts.check_integrity()
+    assert tables[0].stamps == kept
+    assert tables[1].stamps == [kept[0], lost[1]]

@@ -4,7 +4,7 @@ import pytest
 
 from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.policy import max_useful_nodes
-from headstart.engine.draft_cost import DraftCost
+from headstart.engine.draft_cost import DraftCost, DraftCosts
 
 
 def observed(*pairs: tuple[int, float]) -> DraftCost:
@@ -50,3 +50,27 @@ def test_a_dear_depth_makes_chains_short_instead_of_none():
     assert by_depth in (2, 3)
     assert max_useful_nodes([0.6], 1, 1, curve, 17, 16 * 0.002) == 0
     assert max_useful_nodes([0.6], 1, 1, curve, 17, 0.0, 0.020) == 0
+
+
+def test_reading_what_was_missed_is_not_taken_for_the_cost_of_drafting():
+    costs = DraftCosts()
+    costs.observe(3, 1, 400, 1.0)  # the first text of all: how much of it was reading cannot be told
+    assert not costs.of(1).is_known
+    for depth in (1, 2, 3, 4) * 5:
+        costs.observe(depth, 1, 0, 0.002 + 0.001 * depth)
+    for backlog in (100, 300, 50):
+        costs.observe(2, 1, backlog, 0.004 + 0.0001 * backlog)
+    assert costs.of(1).cost(2) == pytest.approx(0.004, rel=0.1)
+    assert costs.of(1).usual == pytest.approx(0.0045, rel=0.1)
+    assert costs.reading_s(200) == pytest.approx(0.02, rel=0.1)
+    assert costs.reading_s(0) == 0.0
+
+
+def test_batches_of_other_sizes_have_costs_of_their_own():
+    costs = DraftCosts()
+    for _ in range(10):
+        costs.observe(2, 1, 0, 0.001)
+        costs.observe(2, 16, 0, 0.008)
+    assert costs.of(1).usual == pytest.approx(0.001)
+    assert costs.of(20).usual == pytest.approx(0.008)
+    assert not costs.of(4).is_known
