@@ -9,7 +9,7 @@ Rows of weight 0 are not computed at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from headstart.errors import ConfigError
 from headstart.train.loss_mix import LossMix
-from headstart.train.losses import TrunkLogits, evaluate_rows
+from headstart.train.losses import RowLosses, TrunkLogits, evaluate_rows
 
 # [256, 8192] float32 is 8 MiB: some passes over it stay in the cache, and products are long enough to run at full speed
 CHUNK_ROWS = 256
@@ -97,19 +97,46 @@ def chunked_loss(
     Raises:
         ConfigError: a term lacks what it needs, or shapes do not agree.
     """
-    if hidden.dim() != 2 or unembedding.dim() != 2 or hidden.shape[1] != unembedding.shape[1]:
-        raise ConfigError(
-            f"states {list(hidden.shape)} and unembedding {list(unembedding.shape)}: they must be [rows, width] and "
-            "[vocabulary, width]. Flatten a batch's windows into rows."
-        )
-    if row_weights.shape != hidden.shape[:1]:
-        raise ConfigError(f"row weights {list(row_weights.shape)} for {hidden.shape[0]} rows: give one for each.")
+    return chunked_losses(
+        [hidden], unembedding, mix, row_weights=[row_weights], trunk=trunk, labels=labels, chunk_rows=chunk_rows
+    )[0]
+
+
+def chunked_losses(
+    hiddens: Sequence[Tensor],
+    unembedding: Tensor,
+    mix: LossMix,
+    *,
+    row_weights: Sequence[Tensor],
+    trunk: TrunkSource | None = None,
+    labels: Tensor | None = None,
+    chunk_rows: int = CHUNK_ROWS,
+) -> list[ChunkedLoss]:
+    """The same for several guesses at the same N rows, such as the depths of an unrolled head.
+
+    What the trunk says of a chunk is computed once for all of them.
+
+    Args:
+        hiddens: of each guess, [N, H].
+        row_weights: of each guess, [N].
+        unembedding, mix, trunk, labels, chunk_rows: as for `chunked_loss`, shared by all.
+
+    Raises:
+        ConfigError: a term lacks what it needs, or shapes do not agree.
+    """
+    for hidden, weights in zip(hiddens, row_weights, strict=True):
+        if hidden.dim() != 2 or unembedding.dim() != 2 or hidden.shape[1] != unembedding.shape[1]:
+            raise ConfigError(
+                f"states {list(hidden.shape)} and unembedding {list(unembedding.shape)}: they must be [rows, width] "
+                "and [vocabulary, width]. Flatten a batch's windows into rows."
+            )
+        if weights.shape != hidden.shape[:1]:
+            raise ConfigError(f"row weights {list(weights.shape)} for {hidden.shape[0]} rows: give one for each.")
     if chunk_rows < 1:
         raise ConfigError(f"chunk_rows = {chunk_rows}: it must be at least 1.")
-    loss, row_losses, acceptance, correct = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden, unembedding, mix, row_weights, trunk, labels, chunk_rows, torch.is_grad_enabled()
-    )
-    return ChunkedLoss(loss, row_losses, acceptance, correct)
+    settings = _Settings(mix, tuple(row_weights), trunk, labels, chunk_rows, torch.is_grad_enabled())
+    results = _ChunkedLosses.apply(settings, unembedding, *hiddens)  # type: ignore[no-untyped-call]
+    return [ChunkedLoss(*results[start : start + 4]) for start in range(0, len(results), 4)]
 
 
 @torch.no_grad()
@@ -138,76 +165,112 @@ def _product_dtype(unembedding: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else unembedding.dtype
 
 
-def _chunks(row_weights: Tensor, chunk_rows: int) -> Iterator[Tensor]:
-    """Indices of rows that count, int64, a chunk at a time."""
-    counted = row_weights.nonzero()[:, 0]
-    return iter(torch.split(counted, chunk_rows)) if counted.numel() else iter(())
+@dataclass(frozen=True, slots=True, eq=False)
+class _Settings:
+    mix: LossMix
+    row_weights: tuple[Tensor, ...]
+    trunk: TrunkSource | None
+    labels: Tensor | None
+    chunk_rows: int
+    grad_enabled: bool
+
+    def chunks(self) -> Iterator[Tensor]:
+        """Indices of rows that count for some guess, int64, a chunk at a time."""
+        counted = torch.stack(self.row_weights).any(0).nonzero()[:, 0]
+        return iter(counted.split(self.chunk_rows)) if counted.numel() else iter(())
 
 
-class _ChunkedLoss(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        unembedding: Tensor,
-        mix: LossMix,
-        row_weights: Tensor,
-        trunk: TrunkSource | None,
-        labels: Tensor | None,
-        chunk_rows: int,
-        grad_enabled: bool,
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+class _Guess:
+    """One guess's sums while chunks go by."""
+
+    def __init__(self, hidden: Tensor, settings: _Settings, wants_gradient: bool) -> None:
         dtype = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+        self.hidden = hidden
+        self.gradient = torch.zeros_like(hidden) if wants_gradient else None
+        self.row_losses = hidden.new_zeros(hidden.shape[0], dtype=dtype)
+        self.acceptance = None if settings.trunk is None else torch.zeros_like(self.row_losses)
+        self.correct = None if settings.labels is None else torch.zeros_like(self.row_losses, dtype=torch.bool)
+
+    def take(self, index: Tensor, rows: RowLosses) -> None:
+        self.row_losses[index] = rows.losses
+        if self.acceptance is not None and rows.acceptance is not None:
+            self.acceptance[index] = rows.acceptance
+        if self.correct is not None and rows.correct is not None:
+            self.correct[index] = rows.correct
+
+
+class _ChunkedLosses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, settings: _Settings, unembedding: Tensor, *hiddens: Tensor) -> tuple[Tensor | None, ...]:
         weight = unembedding.to(_product_dtype(unembedding))
-        hidden_gradient = torch.zeros_like(hidden) if grad_enabled and ctx.needs_input_grad[0] else None
+        wants = [settings.grad_enabled and needed for needed in ctx.needs_input_grad[1:]]
+        guesses = [_Guess(hidden, settings, wanted) for hidden, wanted in zip(hiddens, wants[1:], strict=True)]
         # summed over chunks in float32, whatever the products are in
-        weight_gradient = (
-            torch.zeros_like(unembedding, dtype=dtype) if grad_enabled and ctx.needs_input_grad[1] else None
-        )
-        wants_gradient = hidden_gradient is not None or weight_gradient is not None
-        row_losses = hidden.new_zeros(hidden.shape[0], dtype=dtype)
-        acceptance = None if trunk is None else torch.zeros_like(row_losses)
-        correct = None if labels is None else torch.zeros_like(row_losses, dtype=torch.bool)
+        weight_gradient = torch.zeros_like(unembedding, dtype=guesses[0].row_losses.dtype) if wants[0] else None
 
         # the types of products are settled above
-        with torch.autocast(hidden.device.type, enabled=False):
-            for index in _chunks(row_weights, chunk_rows):
-                chunk_hidden = hidden[index].to(weight.dtype)
-                rows = evaluate_rows(
-                    mix,
-                    chunk_hidden @ weight.t(),
-                    trunk=None if trunk is None else trunk.rows(index),
-                    labels=None if labels is None else labels[index],
-                    row_weights=row_weights[index] if wants_gradient else None,
-                )
-                row_losses[index] = rows.losses
-                if acceptance is not None and rows.acceptance is not None:
-                    acceptance[index] = rows.acceptance
-                if correct is not None and rows.correct is not None:
-                    correct[index] = rows.correct
-                if rows.gradient is None:
-                    continue
-                logits_gradient = rows.gradient.to(weight.dtype)
-                if hidden_gradient is not None:
-                    hidden_gradient[index] = (logits_gradient @ weight).to(hidden.dtype)
-                if weight_gradient is not None:
-                    weight_gradient += logits_gradient.t() @ chunk_hidden
+        with torch.autocast(unembedding.device.type, enabled=False):
+            for index in settings.chunks():
+                trunk = None if settings.trunk is None else settings.trunk.rows(index)
+                for guess, weights in zip(guesses, settings.row_weights, strict=True):
+                    _run_chunk(settings, guess, weights, index, trunk, weight, weight_gradient)
 
-        ctx.gradients = (hidden_gradient, weight_gradient)
+        ctx.gradients = [guess.gradient for guess in guesses], weight_gradient
         ctx.weight_dtype = unembedding.dtype
-        ctx.mark_non_differentiable(*(t for t in (row_losses, acceptance, correct) if t is not None))
-        return (row_losses * row_weights.to(dtype)).sum(), row_losses, acceptance, correct
+        results: list[Tensor | None] = []
+        for guess, weights in zip(guesses, settings.row_weights, strict=True):
+            loss = (guess.row_losses * weights.to(guess.row_losses.dtype)).sum()
+            results += [loss, guess.row_losses, guess.acceptance, guess.correct]
+        ctx.mark_non_differentiable(*(t for i, t in enumerate(results) if i % 4 and t is not None))
+        return tuple(results)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, loss_gradient: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         if ctx.gradients is None:
             raise RuntimeError("the gradients of this loss were given out already: run its forward pass again")
-        hidden_gradient, weight_gradient = ctx.gradients
+        hidden_gradients, weight_gradient = ctx.gradients
         # scaled in place and let go: a second unembedding's size would be the largest thing here
         ctx.gradients = None
-        if hidden_gradient is not None:
-            hidden_gradient.mul_(loss_gradient)
+        scales = gradients[::4]
+        for hidden_gradient, scale in zip(hidden_gradients, scales, strict=True):
+            if hidden_gradient is not None:
+                hidden_gradient.mul_(0.0 if scale is None else scale)
         if weight_gradient is not None:
-            weight_gradient = weight_gradient.mul_(loss_gradient).to(ctx.weight_dtype)
-        return hidden_gradient, weight_gradient, None, None, None, None, None, None
+            if len({float(scale) for scale in scales if scale is not None}) > 1 or None in scales:
+                raise RuntimeError("losses that share a trained unembedding must be added up, not weighed afterwards")
+            weight_gradient = weight_gradient.mul_(scales[0]).to(ctx.weight_dtype)
+        return None, weight_gradient, *hidden_gradients
+
+
+def _run_chunk(
+    settings: _Settings,
+    guess: _Guess,
+    row_weights: Tensor,
+    index: Tensor,
+    trunk: TrunkLogits | None,
+    weight: Tensor,
+    weight_gradient: Tensor | None,
+) -> None:
+    """Some rows of one guess: losses, and their share of the gradients."""
+    own = row_weights[index].nonzero()[:, 0]
+    if not len(own):
+        return
+    if len(own) < len(index):
+        index, trunk = index[own], None if trunk is None else trunk.rows(own)
+    hidden = guess.hidden[index].to(weight.dtype)
+    rows = evaluate_rows(
+        settings.mix,
+        hidden @ weight.t(),
+        trunk=trunk,
+        labels=None if settings.labels is None else settings.labels[index],
+        row_weights=row_weights[index] if guess.gradient is not None or weight_gradient is not None else None,
+    )
+    guess.take(index, rows)
+    if rows.gradient is None:
+        return
+    logits_gradient = rows.gradient.to(weight.dtype)
+    if guess.gradient is not None:
+        guess.gradient[index] = (logits_gradient @ weight).to(guess.gradient.dtype)
+    if weight_gradient is not None:
+        weight_gradient += logits_gradient.t() @ hidden

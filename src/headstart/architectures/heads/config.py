@@ -25,7 +25,8 @@ class HeadsConfig:
     Attributes:
         kind: which file of this package makes them.
         depth: guesses ahead that they were trained for. Unrolled modules may be asked for more.
-        taps: trunk layers whose outputs they read, ascending: 0 is the embedding, `num_layers` what the final norm gets.
+        taps: trunk layers whose outputs they read, ascending: 0 is the embedding, `num_layers` what the final norm
+            gets.
         hidden_stage: whether the last tap passes the trunk's final norm before it is used.
         recycled_stage: whether what one depth hands to the next has passed the head's final norm (recurrent kinds).
         order: which half of the joint input comes first (recurrent kinds).
@@ -75,8 +76,11 @@ class HeadsConfig:
             raise ConfigError(f"Heads with taps = {self.taps!r}: name at least one layer of the trunk.")
         if list(self.taps) != sorted(set(self.taps)):
             raise ConfigError(f"Heads with taps = {self.taps!r}: they must ascend.")
-        if self.kind != "eagle3" and len(self.taps) != 1:
-            raise ConfigError(f"{self.kind} heads read one layer of the trunk, not {len(self.taps)}.")
+        takes_several = self.kind == "eagle3" or (self.kind == "sequential" and self.num_modules == 1)
+        if len(self.taps) != 1 and not takes_several:
+            raise ConfigError(
+                f"{self.kind} heads of {self.num_modules} modules read one layer of the trunk, not {len(self.taps)}."
+            )
         if self.num_modules not in (1, self.depth):
             raise ConfigError(
                 f"{self.num_modules} modules for a depth of {self.depth}: it must be one, or one for each depth."

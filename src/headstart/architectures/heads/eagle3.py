@@ -11,8 +11,8 @@ from __future__ import annotations
 from headstart.architectures.block import attention, mlp
 from headstart.architectures.config import TrunkConfig
 from headstart.architectures.heads.config import HeadsConfig
-from headstart.architectures.heads.stage import Stage, block_config, joined, trunk_hidden, unembed
-from headstart.architectures.program import Builder, Value
+from headstart.architectures.heads.stage import Stage, block_config, joined, normed_taps, unembed
+from headstart.architectures.program import Builder
 
 
 def stages(config: HeadsConfig, trunk: TrunkConfig) -> tuple[Stage, ...]:
@@ -20,22 +20,13 @@ def stages(config: HeadsConfig, trunk: TrunkConfig) -> tuple[Stage, ...]:
     return (_stage(config, trunk, reads=0), _stage(config, trunk, reads=1))
 
 
-def _fused(build: Builder, config: HeadsConfig, trunk: TrunkConfig) -> Value:
-    """Each tap normed for itself, since their sizes differ by orders of magnitude, then mixed."""
-    width = trunk.hidden_size
-    parts = [
-        build.rms_norm(build.state(width, width * index), f"tap_norms.{index}", trunk.norm_eps)
-        for index in range(len(config.taps) - 1)
-    ]
-    last = trunk_hidden(build, config, trunk)
-    parts.append(build.rms_norm(last, f"tap_norms.{len(config.taps) - 1}", trunk.norm_eps))
-    return build.linear(build.concat(*parts), "fuse", width)
-
-
 def _stage(config: HeadsConfig, trunk: TrunkConfig, *, reads: int) -> Stage:
     build = Builder()
     eps = trunk.norm_eps
-    x = _fused(build, config, trunk) if reads == 0 else build.state(trunk.hidden_size)
+    if reads == 0:
+        x = build.linear(normed_taps(build, config, trunk, "tap_norms"), "fuse", trunk.hidden_size)
+    else:
+        x = build.state(trunk.hidden_size)
     embedding = build.rms_norm(build.embed("trunk.embedding", trunk.hidden_size), "embedding_norm", eps)
     hidden = build.rms_norm(x, "hidden_norm", eps)
     inner = block_config(config, trunk)

@@ -1,6 +1,7 @@
 """DeepSeek-V3's modules: norms of hidden and embedding, a projection of both, one block.
 
-With one module and a depth above 1 the module is unrolled on its own output, as in FastMTP.
+With one module and a depth above 1 the module is unrolled on its own output, as in FastMTP. An unrolled module may
+read several layers of the trunk, as EAGLE-3 does: it then has a projection of its own for them.
 
 Source: DeepSeek-AI 2412.19437, section 2.2; Cai et al. 2509.18362 (FastMTP).
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from headstart.architectures.block import block
 from headstart.architectures.config import TrunkConfig
 from headstart.architectures.heads.config import HeadsConfig
-from headstart.architectures.heads.stage import Stage, block_config, joined, trunk_hidden, unembed
+from headstart.architectures.heads.stage import Stage, block_config, joined, normed_taps, trunk_hidden, unembed
 from headstart.architectures.program import Builder
 
 
@@ -27,12 +28,14 @@ def _stage(config: HeadsConfig, trunk: TrunkConfig, module: int, *, reads: int, 
     here = f"modules.{module}"
     eps = trunk.norm_eps
     embedding = build.rms_norm(build.embed("trunk.embedding", trunk.hidden_size), f"{here}.embedding_norm", eps)
-    hidden = trunk_hidden(build, config, trunk) if reads == 0 else build.state(trunk.hidden_size)
-    hidden = build.rms_norm(hidden, f"{here}.hidden_norm", eps)
-    x = build.linear(joined(build, config, hidden, embedding), f"{here}.projection", trunk.hidden_size)
+    if reads == 0 and len(config.taps) > 1:
+        hidden, projection = normed_taps(build, config, trunk, f"{here}.tap_norms"), f"{here}.tap_projection"
+    else:
+        source = trunk_hidden(build, config, trunk) if reads == 0 else build.state(trunk.hidden_size)
+        hidden, projection = build.rms_norm(source, f"{here}.hidden_norm", eps), f"{here}.projection"
+    x = build.linear(joined(build, config, hidden, embedding), projection, trunk.hidden_size)
     x = block(build, block_config(config, trunk), f"{here}.block", module, x)
     normed = build.rms_norm(x, f"{here}.final_norm", eps)
     logits = unembed(build, config, trunk, build.select_wanted(normed))
     kept = normed if config.recycled_stage == "post_norm" else x
-    writes = module + 1
-    return Stage(build.finish(logits, (kept,)), reads, writes, on_text)
+    return Stage(build.finish(logits, (kept,)), reads, module + 1, on_text)

@@ -46,6 +46,14 @@ def trunk_hidden(build: Builder, config: HeadsConfig, trunk: TrunkConfig) -> Val
     return hidden
 
 
+def normed_taps(build: Builder, config: HeadsConfig, trunk: TrunkConfig, norms: str) -> Value:
+    """All taps side by side, each normed for itself, since their sizes differ by orders of magnitude."""
+    width = trunk.hidden_size
+    last = len(config.taps) - 1
+    parts = [build.state(width, width * index) for index in range(last)] + [trunk_hidden(build, config, trunk)]
+    return build.concat(*(build.rms_norm(part, f"{norms}.{index}", trunk.norm_eps) for index, part in enumerate(parts)))
+
+
 def joined(build: Builder, config: HeadsConfig, hidden: Value, embedding: Value) -> Value:
     """The two halves of a recurrent head's input, in the order that its weights were trained with."""
     return build.concat(embedding, hidden) if config.order == "embedding_hidden" else build.concat(hidden, embedding)

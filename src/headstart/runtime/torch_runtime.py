@@ -1,0 +1,280 @@
+"""Runs programs in PyTorch, with gradients, over whole texts: the runtime of training.
+
+Tokens are [B, T]; a row of the batch may hold several documents, one after the
+other, and padding. Values are [B, T, width]. What a row sees is the caller's
+affair: an `Attend` is given queries, keys and values of each attention.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from headstart.architectures.decoder import decoder_program
+from headstart.architectures.program import (
+    Add,
+    Attention,
+    Concat,
+    Embed,
+    Linear,
+    Program,
+    RmsNorm,
+    Rotary,
+    SelectWanted,
+    Silu,
+    SiluGate,
+    State,
+    Value,
+)
+from headstart.architectures.reading import read_config
+from headstart.architectures.rotary import RotaryConfig, inverse_frequencies
+from headstart.architectures.weights import place_weights
+from headstart.checkpoint import Checkpoint
+
+PADDING = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextBatch:
+    """Packed texts.
+
+    Attributes:
+        tokens: int64 [B, T].
+        documents: int64 [B, T], number of the document within the row, `PADDING` where there is none.
+        positions: int64 [B, T], position within the document; 0 in padding.
+    """
+
+    tokens: Tensor
+    documents: Tensor
+    positions: Tensor
+
+    def begins(self) -> Tensor:
+        """bool [B, T]: whether a row has no token before it."""
+        return self.positions == 0
+
+    def visible(self, *, behind: int = 0, window: int = 0) -> Tensor:
+        """bool [B, 1, T, T]: which keys (last) a row (next to last) sees.
+
+        Args:
+            behind: keys nearer than this many positions are hidden.
+            window: positions seen at most, 0 for all.
+        """
+        length = self.tokens.shape[1]
+        row = torch.arange(length, device=self.tokens.device)
+        distance = row[:, None] - row[None, :]
+        seen = distance >= behind
+        if window:
+            seen = seen & (distance < window)
+        same = (self.documents[:, :, None] == self.documents[:, None, :]) & (self.documents >= 0)[:, :, None]
+        return (same & seen)[:, None]
+
+
+class Attend(Protocol):
+    """Attention over whatever the caller lets rows see."""
+
+    def __call__(self, operation: Attention, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Mix values.
+
+        Args:
+            operation: its layer, scale and window.
+            q: [B, heads, T, head_dim].
+            k, v: [B, kv_heads, T, head_dim].
+
+        Returns:
+            [B, heads, T, head_dim].
+        """
+
+
+class CausalAttention:
+    """Rows see their document up to themselves. Keys and values are remembered by layer."""
+
+    def __init__(self, batch: TextBatch) -> None:
+        """For the rows of a batch."""
+        self._batch = batch
+        self._visible: dict[int, Tensor] = {}
+        self.stored: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, operation: Attention, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """See `Attend`."""
+        self.stored[operation.layer] = (k, v)
+        mask = self._visible.get(operation.window)
+        if mask is None:
+            # padding sees itself, for a row that sees nothing has no mean
+            own = torch.eye(q.shape[2], dtype=torch.bool, device=q.device)
+            mask = self._visible[operation.window] = self._batch.visible(window=operation.window) | own
+        return functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, scale=operation.scale, enable_gqa=k.shape[1] != q.shape[1]
+        )
+
+
+class ChainAttention:
+    """Rows of depth j of an unrolled module: they see the text up to where their chain began, and the chain.
+
+    Row t of depth j ends a chain whose first row, of depth 1, stands at t - j + 1. It sees depth-1 rows up to
+    there, and one row of each depth 2 ... j, the last of which is its own.
+    """
+
+    def __init__(self, batch: TextBatch, first: CausalAttention) -> None:
+        """After depth 1 has run, whose keys and values `first` remembers."""
+        self._batch = batch
+        self._first = first
+        self._depth = 1
+        self._visible = torch.empty(0)
+        self._chain: dict[int, list[tuple[Tensor, Tensor]]] = {}
+
+    def deepen(self) -> None:
+        """Go on to the next depth."""
+        self._depth += 1
+        self._visible = self._batch.visible(behind=self._depth - 1)
+
+    def __call__(self, operation: Attention, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """See `Attend`."""
+        if operation.window:
+            raise NotImplementedError("unrolled heads see their whole text")
+        group = q.shape[1] // k.shape[1]
+        first_k, first_v = (x.repeat_interleave(group, 1) for x in self._first.stored[operation.layer])
+        chain = self._chain.setdefault(operation.layer, [])
+        chain.append((k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
+        # depth d of the chain stands j - d rows before
+        own = [tuple(_moved(x, self._depth - 2 - index) for x in pair) for index, pair in enumerate(chain)]
+        q = q * operation.scale
+        text_scores = (q @ first_k.transpose(2, 3)).masked_fill(~self._visible, -math.inf)  # [B, H, T, T]
+        chain_scores = torch.stack([(q * key).sum(3) for key, _ in own], 3)  # [B, H, T, j - 1]
+        weights = torch.cat([text_scores, chain_scores.to(text_scores.dtype)], 3).softmax(3)
+        length = q.shape[2]
+        mixed = weights[..., :length] @ first_v
+        for index, (_, value) in enumerate(own):
+            mixed = mixed + weights[..., length + index, None] * value
+        return mixed
+
+
+def _moved(x: Tensor, rows: int) -> Tensor:
+    """x [B, H, T, D], each row taken from so many rows before; zeros where there is none."""
+    return x if rows == 0 else functional.pad(x, (0, 0, rows, 0))[:, :, : x.shape[2]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a program gave.
+
+    Attributes:
+        hidden: [B, T, width], what the unembedding is applied to.
+        unembedding: name of its matrix.
+        kept: [B, T, width], the kept values side by side, or `None` if there are none.
+    """
+
+    hidden: Tensor
+    unembedding: str
+    kept: Tensor | None
+
+
+def run_program(
+    program: Program,
+    weights: Mapping[str, Tensor],
+    rotary: RotaryConfig,
+    batch: TextBatch,
+    attend: Attend,
+    state: Tensor | None = None,
+) -> Outcome:
+    """Walk a program up to its unembedding, which is left to the caller: logits are large.
+
+    Args:
+        program: of any architecture; it ends in a `Linear` without bias.
+        weights: by the program's names.
+        rotary: which way `Rotary` turns.
+        batch: the texts.
+        attend: what rows see.
+        state: [B, T, width], what was kept for the token *before* each row (see `shifted`).
+    """
+    cosine, sine = _turns(rotary, batch.positions)
+    values: dict[Value, Tensor] = {}
+    last = program.operations[-1]
+    if not isinstance(last, Linear) or last.bias is not None:
+        raise AssertionError("a program ends in its unembedding")
+    for operation in program.operations[:-1]:
+        match operation:
+            case Embed(out, weight):
+                values[out] = functional.embedding(batch.tokens, weights[weight])
+            case State(out, offset):
+                assert state is not None, "this program reads states"
+                values[out] = state[..., offset : offset + out.width]
+            case Concat(out, parts):
+                values[out] = torch.cat([values[part] for part in parts], 2)
+            case RmsNorm(out, x, weight, eps, span):
+                values[out] = _rms_norm(values[x], weights[weight], eps, span)
+            case Linear(out, x, weight, bias):
+                values[out] = functional.linear(values[x], weights[weight], None if bias is None else weights[bias])
+            case Rotary(out, x, head_dim):
+                values[out] = _rotate(values[x], head_dim, cosine, sine)
+            case Attention():
+                values[operation.out] = _attention(operation, values, attend)
+            case Silu(out, x):
+                values[out] = functional.silu(values[x])
+            case SiluGate(out, gate, up):
+                values[out] = functional.silu(values[gate]) * values[up]
+            case Add(out, x, y):
+                values[out] = values[x] + values[y]
+            case SelectWanted(out, x):
+                values[out] = values[x]
+    kept = torch.cat([values[value] for value in program.kept], 2) if program.kept else None
+    return Outcome(values[last.x], last.weight, kept)
+
+
+def shifted(kept: Tensor, batch: TextBatch) -> Tensor:
+    """What was kept [B, T, width], moved to the row after it; zeros where a document begins."""
+    moved = functional.pad(kept, (0, 0, 1, 0))[:, :-1]
+    return moved.masked_fill(batch.begins()[..., None], 0.0)
+
+
+def load_weights(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """A trunk's weights by the names of its program, as the file's formats round them.
+
+    Raises:
+        CheckpointError, UnsupportedError: as for any runtime.
+    """
+    family, config = read_config(checkpoint)
+    placed = place_weights(checkpoint, family, config, decoder_program(config))
+    weights = {}
+    for name, weight in placed.items():
+        values = weight.tensor.dequantize()
+        ordered = values if weight.row_order is None else values[weight.row_order]
+        weights[name] = torch.from_numpy(np.array(ordered)).to(dtype)
+    return weights
+
+
+def _rms_norm(x: Tensor, weight: Tensor, eps: float, span: int) -> Tensor:
+    parts = x.unflatten(2, (-1, span)).float() if x.dtype == torch.bfloat16 else x.unflatten(2, (-1, span))
+    normed = parts * torch.rsqrt(parts.square().mean(3, keepdim=True) + eps)
+    return (normed * weight).flatten(2).to(x.dtype)
+
+
+def _turns(rotary: RotaryConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine [B, 1, T, rotated / 2]."""
+    frequencies, factor = inverse_frequencies(rotary)
+    # the angle in single precision, as models were trained
+    angles = positions[:, None, :, None].float() * torch.from_numpy(frequencies).to(positions.device)
+    return angles.cos() * factor, angles.sin() * factor
+
+
+def _rotate(x: Tensor, head_dim: int, cosine: Tensor, sine: Tensor) -> Tensor:
+    heads = x.unflatten(2, (-1, head_dim)).transpose(1, 2)  # [B, H, T, D]
+    half = cosine.shape[3]
+    cosine, sine = cosine.to(x.dtype), sine.to(x.dtype)
+    first, second, rest = heads[..., :half], heads[..., half : 2 * half], heads[..., 2 * half :]
+    turned = torch.cat([first * cosine - second * sine, second * cosine + first * sine, rest], 3)
+    return turned.transpose(1, 2).flatten(2)
+
+
+def _attention(operation: Attention, values: Mapping[Value, Tensor], attend: Attend) -> Tensor:
+    q, k, v = (
+        values[value].unflatten(2, (-1, operation.head_dim)).transpose(1, 2)
+        for value in (operation.q, operation.k, operation.v)
+    )
+    return attend(operation, q, k, v).transpose(1, 2).flatten(2)

@@ -1,0 +1,146 @@
+"""A training run on disk: its config, its metrics, and a state to go on from.
+
+config.json          what was asked for, versions, and the machine; a run is resumed with the same or not at all
+metrics.jsonl        one object a line, flushed at once
+decisions.json       what was decided on the way, such as how many steps the time allows
+state.safetensors    the last checkpoint, replaced as a whole
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headstart import __version__
+from headstart.checkpoint.json_files import read_json_object
+from headstart.checkpoint.safetensors import read_safetensors, read_safetensors_header
+from headstart.checkpoint.safetensors_writing import write_safetensors
+from headstart.checkpoint.tensor import Tensor as StoredTensor
+from headstart.errors import CheckpointError, ConfigError
+from headstart.train.whole_files import write_whole
+
+_PROGRESS = "progress"
+
+
+class RunDirectory:
+    """One run's folder.
+
+    Attributes:
+        path: the folder.
+        resumed: whether it held a run before.
+    """
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        """Open a folder, or begin a run in it.
+
+        Args:
+            path: made if need be.
+            config: plain JSON data.
+
+        Raises:
+            ConfigError: it holds a run with another config; the text says where they differ.
+        """
+        self.path = path
+        about = path / "config.json"
+        self.resumed = about.exists()
+        if self.resumed:
+            _require_same(path, read_json_object(about).get("config", {}), config)
+            return
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{path}: the folder cannot be made ({error.strerror}). Name another.") from error
+        document = {
+            "config": dict(config),
+            "versions": {"headstart": __version__, "torch": torch.__version__, "numpy": np.__version__},
+            "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
+        }
+        write_whole(about, json.dumps(document, indent=2) + "\n")
+
+    def remember(self, name: str, value: Any) -> None:
+        """Keep a decision of this run, plain JSON data, for when it is resumed."""
+        decisions = self._decisions() | {name: value}
+        write_whole(self.path / "decisions.json", json.dumps(decisions) + "\n")
+
+    def recall(self, name: str) -> Any:
+        """What was decided, or `None`."""
+        return self._decisions().get(name)
+
+    def _decisions(self) -> dict[str, Any]:
+        path = self.path / "decisions.json"
+        return read_json_object(path) if path.exists() else {}
+
+    def log(self, **entry: Any) -> None:
+        """Add a line to the metrics."""
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All lines so far; a last one that was cut off by an interruption is left out."""
+        path = self.path / "metrics.jsonl"
+        found = []
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+            try:
+                found.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+        return found
+
+    def forget_after(self, step: int) -> None:
+        """Drop metrics of steps after the checkpoint that a run goes on from; they will be taken again."""
+        kept = [entry for entry in self.metrics() if entry.get("step", 0) <= step]
+        if (self.path / "metrics.jsonl").exists():
+            write_whole(self.path / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in kept))
+
+    def save(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
+        """Replace the state.
+
+        Args:
+            tensors: float32, of any shape.
+            progress: plain JSON data.
+        """
+        write_safetensors(
+            self.path / "state.safetensors",
+            [_stored(name, tensor) for name, tensor in tensors.items()],
+            {_PROGRESS: json.dumps(progress)},
+        )
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """What `save` was given last, or `None`.
+
+        Raises:
+            CheckpointError: the state is damaged.
+        """
+        path = self.path / "state.safetensors"
+        if not path.exists():
+            return None
+        metadata, _ = read_safetensors_header(path)
+        if _PROGRESS not in metadata:
+            raise CheckpointError(f"{path} is no state of a run. Remove it to begin anew.")
+        tensors = {
+            name: torch.from_numpy(tensor.data.view(np.float32).reshape(tensor.shape).copy())
+            for name, tensor in read_safetensors(path).items()
+        }
+        return tensors, json.loads(metadata[_PROGRESS])
+
+
+def _stored(name: str, tensor: Tensor) -> StoredTensor:
+    if tensor.dtype != torch.float32:
+        raise AssertionError(f"{name}: a state is float32, so that it is restored bit for bit")
+    values = np.ascontiguousarray(tensor.detach().cpu().numpy())
+    return StoredTensor(name, tuple(tensor.shape), "F32", values.reshape(-1).view(np.uint8))
+
+
+def _require_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    differing = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    if differing:
+        shown = "; ".join(f"{key} was {old.get(key)!r} and is now {new.get(key)!r}" for key in differing)
+        raise ConfigError(f"{path} holds a run with other settings: {shown}. Give them again, or another folder.")
