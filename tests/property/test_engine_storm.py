@@ -12,7 +12,9 @@ from headstart.decoding.lookup import LookupDrafter
 from headstart.engine.model_drafter import ModelDrafter
 from headstart.records import SamplingParams
 from headstart.testing.drafters import BranchingDrafter, RandomTreeDrafter
-from headstart.testing.toy_engine import VOCAB_SIZE, make_toy_drafter, make_toy_engine
+from headstart.testing.toy_engine import VOCAB_SIZE, make_toy_drafter, make_toy_engine, make_toy_heads
+from headstart.testing.toy_heads import ToyHeads
+from headstart.testing.toy_trunk import ToyTrunk
 
 # some begin alike over a page, one is longer than half of the cache
 PROMPTS = ((1,), (1, 2, 3) * 6, (*(1, 2, 3) * 6, 4), (*(1, 2, 3) * 5, 1, 9, 9), tuple(range(30)), tuple(range(17)))
@@ -30,11 +32,13 @@ def plain(prompt: tuple[int, ...], law: int) -> tuple[tuple[int, ...], str, str]
     return completion.token_ids, completion.text, completion.finish_reason
 
 
-def make_drafter(kind: str, law_seed: int):
+def make_drafter(kind: str, law_seed: int, trunk: ToyTrunk):
     if kind == "branching":
         return BranchingDrafter({prompt: plain(prompt, 1)[0] for prompt in PROMPTS}, VOCAB_SIZE)
     if kind == "model":
         return make_toy_drafter(cache_tokens=64, catch_up_rows=20, branches=1 + law_seed)
+    if kind == "heads":  # they raise if a row of theirs is missing
+        return [LookupDrafter(), make_toy_heads(ToyHeads(trunk), trunk, catch_up_rows=20)]
     return {"lookup": LookupDrafter, "random": lambda: RandomTreeDrafter(VOCAB_SIZE, law_seed), "none": lambda: None}[
         kind
     ]()
@@ -44,7 +48,7 @@ class Storm(RuleBasedStateMachine):
     """An engine with a small cache under arbitrary traffic."""
 
     @initialize(
-        kind=st.sampled_from(["branching", "lookup", "random", "model", "none"]),
+        kind=st.sampled_from(["branching", "lookup", "random", "model", "heads", "none"]),
         cache_tokens=st.sampled_from([64, 100, 400]),
         max_batch=st.sampled_from([1, 3, 8]),
         prefill_chunk=st.sampled_from([1, 6, 100]),
@@ -52,8 +56,9 @@ class Storm(RuleBasedStateMachine):
         share_prefixes=st.booleans(),
     )
     def begin(self, kind, **settings):
-        self.drafter = make_drafter(kind, 1)
-        self.engine = make_toy_engine(self.drafter, max_rows=40, **settings)
+        trunk = ToyTrunk(VOCAB_SIZE)
+        self.drafter = make_drafter(kind, 1, trunk)
+        self.engine = make_toy_engine(self.drafter, trunk=trunk, max_rows=40, **settings)
         self.requests: dict[int, tuple[tuple[int, ...], int]] = {}
         self.texts: dict[int, str] = {}
         self.cancelled: set[int] = set()

@@ -56,7 +56,7 @@ class DraftSource:
         self._states: dict[int, object] = {}  # by sequence
         self._proposed: dict[int, Tree] = {}  # what each was guessed, with rows or without
         # of this pass
-        self._asking_s = 0.0
+        self._was_asked = False
         self._num_rows = self._num_kept = 0
 
     def open(self, sequence: Sequence) -> None:
@@ -71,7 +71,7 @@ class DraftSource:
 
     def begin_pass(self) -> None:
         """Forget what belongs to the pass before."""
-        self._asking_s = 0.0
+        self._was_asked = False
         self._num_rows = self._num_kept = 0
 
     def ask(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> None:
@@ -103,7 +103,7 @@ class DraftSource:
         self.seconds += spent
         if self._worth is not None:
             self._worth.observe_asking([asker for asker, _ in plan], trees, spent)
-        self._asking_s = spent
+        self._was_asked = True
 
     def proposed(self, sequence: Sequence) -> Tree:
         """What it guessed for a sequence in this pass."""
@@ -135,8 +135,8 @@ class DraftSource:
             row_s: seconds that a row of a guess took.
             pass_s: seconds of a pass without guesses.
         """
-        if self._worth is not None and self._asking_s > 0.0:
-            self._worth.enter(self._num_kept * token_s, self._asking_s + self._num_rows * row_s, pass_s)
+        if self._worth is not None and self._was_asked:
+            self._worth.enter(self._num_kept * token_s, self._num_rows * row_s, pass_s)
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence."""

@@ -108,6 +108,7 @@ class DraftWorth:
         self._ledger = Ledger()
         self._probe = ProbeSchedule()
         self._outlook = _Outlook()
+        self._asking_s = 0.0  # seconds that the last asking counts for
 
     def plan(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> Plan:
         """Whom to ask for in this pass, and how far; to be called once a pass that has askers.
@@ -147,21 +148,26 @@ class DraftWorth:
             trees: what each was given.
             seconds: in all.
         """
-        # one that only read, as a model reads a prompt before its first guess, did not do what is asked about
-        if depth := max(max(depths(tree), default=0) for tree in trees):
-            self._costs.observe(depth, len(askers), sum(asker.backlog for asker in askers), seconds)
-
-    def expected_cost(self, num_askers: int, max_depth: int) -> float:
-        """Seconds of asking for so many, to such a depth, without reading what was missed."""
-        return self._costs.of(num_askers).cost(max_depth)
+        depth = max(max(depths(tree), default=0) for tree in trees)
+        backlog = sum(asker.backlog for asker in askers)
+        if depth:
+            self._costs.observe(depth, len(askers), backlog, seconds)
+        # reading is an outlay for rounds to come, and no fault of this one's guesses
+        self._asking_s = self._costs.of(len(askers)).cost(depth) if backlog else seconds
 
     def observe(self, sequence: Sequence, tree: Tree, written_tokens: SequenceABC[int]) -> None:
         """Learn how guesses fared."""
         self._record(sequence.params.temperature > 0.0).observe(tree, written_tokens)
 
-    def enter(self, saved_s: float, spent_s: float, pass_s: float) -> None:
-        """Account for a pass in which it was asked; see `Ledger.enter`."""
-        self._ledger.enter(saved_s, spent_s, pass_s)
+    def enter(self, saved_s: float, rows_s: float, pass_s: float) -> None:
+        """Account for a pass, after `observe_asking`; see `Ledger.enter`.
+
+        Args:
+            saved_s: seconds that kept guesses saved.
+            rows_s: seconds that the rows of guesses took.
+            pass_s: seconds of a pass without guesses.
+        """
+        self._ledger.enter(saved_s, self._asking_s + rows_s, pass_s)
 
     def forget(self, sequence: Sequence) -> None:
         """Forget what was particular to a sequence."""
@@ -204,12 +210,20 @@ class DraftWorth:
         outlook.age += 1
         return outlook
 
-    def _limits(self, asker: Asker, least_parent: float) -> Limits:
+    def _limits(self, asker: Asker, least_gain: float) -> Limits:
+        """How far to go for one sequence.
+
+        Args:
+            asker: whose.
+            least_gain: tokens that the children of a node have to bring, 0 if they cost nothing.
+        """
+        record = self._record(asker.samples)
+        least_parent = min(least_gain / record.continuation, 1.0)
         return Limits(
             self._outlook.max_nodes,
             min(self._outlook.max_depth, asker.max_depth),
             self._outlook.min_path_probability[asker.samples],
-            self._record(asker.samples).calibrator.least_raw(least_parent) if least_parent else 0.0,
+            record.calibrator.least_raw(least_parent) if least_gain else 0.0,
         )
 
     def _weigh(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> Plan:
@@ -223,39 +237,39 @@ class DraftWorth:
             found = _descending(asker.tree)
             # The two guess the same tokens, so their probabilities do not add up. Before the first tree all is hoped.
             hope = self._typical_of(asker).hoped or (1.0,)
-            union = [max(pair) for pair in zip_longest(found, hope, fillvalue=0.0)]
-            reading_s = self._reading_s(asker)
-            if (sum(union) - sum(found)) * token_s > cost.usual / len(askers) + reading_s:
+            union = [max(pair) for pair in zip_longest(found, hope, fillvalue=0.0)] if found else hope
+            hoped_tokens = min(sum(union), asker.max_depth)
+            reading_s = self._reading_s(asker, hoped_tokens)
+            if (hoped_tokens - sum(found)) * token_s > cost.usual / len(askers) + reading_s:
                 chosen.append(asker)
                 outlay_s += reading_s
-                found = union
-            hoped += found
-        at_hand = sorted((value for asker in askers for value in asker.tree.path_probabilities), reverse=True)
-        rate_at_hand, _ = best_rate(at_hand, fixed_rows, self._cost, max_rows)
-        rate, num_nodes = best_rate(sorted(hoped, reverse=True), fixed_rows, self._cost, max_rows, outlay_s)
-        if not chosen or rate <= rate_at_hand:
-            chosen = list(askers)
+                hoped += union
+            else:
+                hoped += found
+        rate, num_nodes = self._rate(hoped, fixed_rows, max_rows, outlay_s) if chosen else (0.0, 0)
+        at_hand = [probability for asker in askers for probability in asker.tree.path_probabilities]
+        if not chosen or rate <= self._rate(at_hand, fixed_rows, max_rows, 0.0)[0]:
             outlay_s = cost.usual + sum(self._costs.reading_s(asker.backlog) for asker in askers)
             if not self._probe.allows(outlay_s / self._cost.cost(fixed_rows)):
                 return []
-        return [
-            (asker, self._limits(asker, least))
-            for asker, least in self._least_parents(chosen, fixed_rows, rate, num_nodes)
-        ]
+            chosen, rate = list(askers), 1.0 / token_s
+        least = self._least_parent_s(len(chosen), fixed_rows, num_nodes) * rate
+        return [(asker, self._limits(asker, least)) for asker in chosen]
 
-    def _least_parents(
-        self, askers: SequenceABC[Asker], fixed_rows: int, rate: float, num_nodes: int
-    ) -> list[tuple[Asker, float]]:
-        """How likely a node must be for a further depth: what its children bring has to pay for pass and row."""
-        _, per_depth_s = self._costs.of(len(askers)).line
-        num_rows = max(num_nodes, len(askers))
+    def _rate(self, probabilities: list[float], fixed_rows: int, max_rows: int, outlay_s: float) -> tuple[float, int]:
+        return best_rate(sorted(probabilities, reverse=True), fixed_rows, self._cost, max_rows, outlay_s)
+
+    def _least_parent_s(self, num_askers: int, fixed_rows: int, num_nodes: int) -> float:
+        """Seconds that a further depth takes for each sequence: its share of the drafter's pass, and a row."""
+        _, per_depth_s = self._costs.of(num_askers).line
+        num_rows = max(num_nodes, num_askers)
         row_s = (self._cost.cost(fixed_rows + num_rows) - self._cost.cost(fixed_rows)) / num_rows
-        needed = rate * (per_depth_s / len(askers) + row_s)
-        return [(asker, min(needed / self._record(asker.samples).continuation, 1.0)) for asker in askers]
+        return per_depth_s / num_askers + row_s
 
-    def _reading_s(self, asker: Asker) -> float:
-        """A round's share of reading what was missed."""
-        return self._costs.reading_s(asker.backlog) / min(READING_ROUNDS, asker.sequence.stop_rules.num_left)
+    def _reading_s(self, asker: Asker, hoped_tokens: float) -> float:
+        """A round's share of reading what was missed, if a round keeps so many guesses."""
+        rounds_left = asker.sequence.stop_rules.num_left / (1.0 + hoped_tokens)
+        return self._costs.reading_s(asker.backlog) / min(READING_ROUNDS, max(rounds_left, 1.0))
 
 
 def _descending(tree: Tree) -> list[float]:

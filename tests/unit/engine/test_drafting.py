@@ -170,6 +170,40 @@ def test_it_is_asked_for_those_who_gain(clock):
     assert unknown.accepted_by_drafter["dear"] == unknown.accepted > 100
 
 
+class Reader(Dear):
+    """Has to read what it missed, a twentieth of a pass for each token."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.num_read: dict[int, int] = {}
+
+    def backlog(self, state: object) -> int:
+        return max(0, len(state) - 17 - self.num_read.get(id(state), 0))
+
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Tree]:
+        for request in requests:
+            self.clock.now += 0.05 * self.backlog(request.state)
+            self.num_read[id(request.state)] = len(request.state)
+        return super().propose(requests)
+
+
+LONG = (*range(40), *range(40), *range(40), *range(40), 7)
+
+
+def test_reading_a_prompt_is_an_outlay_and_no_loss(clock):
+    params = SamplingParams(max_tokens=150, ignore_eos=True)
+    TEXTS[LONG] = make_toy_engine().generate(LONG, params).token_ids
+    dear = Reader(clock)
+    engine = make_toy_engine(dear, cost_curve=CURVE)
+    for num_texts in (1, 2):
+        completion = engine.generate(LONG, params)
+        assert completion.token_ids == TEXTS[LONG]
+        assert completion.rounds < 60, num_texts
+    asked = len(dear.asked)
+    engine.generate((*LONG, 3), SamplingParams(max_tokens=4, ignore_eos=True))
+    assert len(dear.asked) == asked  # eight passes of reading are too much for three tokens
+
+
 @pytest.mark.parametrize("per_depth_s", [0.01, 0.3])
 def test_a_dearer_depth_makes_shallower_trees(clock, per_depth_s):
     dear = Dear(clock, per_depth_s=per_depth_s, confidence=0.8, is_right=lambda length: length % 5 != 0)
