@@ -8,7 +8,7 @@ affair: an `Attend` is given queries, keys and values of each attention.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -233,8 +233,15 @@ def shifted(kept: Tensor, batch: TextBatch) -> Tensor:
     return moved.masked_fill(batch.begins()[..., None], 0.0)
 
 
-def load_weights(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+def load_weights(
+    checkpoint: Checkpoint, dtype: torch.dtype = torch.float32, *, only: Collection[str] | None = None
+) -> dict[str, Tensor]:
     """A trunk's weights by the names of its program, as the file's formats round them.
+
+    Args:
+        checkpoint: the opened model.
+        dtype: of the tensors.
+        only: names to load, as far as the program has them; all by default.
 
     Raises:
         CheckpointError, UnsupportedError: as for any runtime.
@@ -243,6 +250,8 @@ def load_weights(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> 
     placed = place_weights(checkpoint, family, config, decoder_program(config))
     weights = {}
     for name, weight in placed.items():
+        if only is not None and name not in only:
+            continue
         values = weight.tensor.dequantize()
         ordered = values if weight.row_order is None else values[weight.row_order]
         weights[name] = torch.from_numpy(np.array(ordered)).to(dtype)
@@ -258,9 +267,9 @@ def _rms_norm(x: Tensor, weight: Tensor, eps: float, span: int) -> Tensor:
 def _turns(rotary: RotaryConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and sine [B, 1, T, rotated / 2]."""
     frequencies, factor = inverse_frequencies(rotary)
-    # the angle in single precision, as models were trained
+    # the angle in single precision, as models were trained; what comes of it as exact as any weights
     angles = positions[:, None, :, None].float() * torch.from_numpy(frequencies).to(positions.device)
-    return angles.cos() * factor, angles.sin() * factor
+    return angles.double().cos() * factor, angles.double().sin() * factor
 
 
 def _rotate(x: Tensor, head_dim: int, cosine: Tensor, sine: Tensor) -> Tensor:

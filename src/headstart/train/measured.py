@@ -2,102 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headstart.architectures.heads import HeadsConfig
-from headstart.checkpoint import Checkpoint, Tokenizer
+from headstart.checkpoint import Checkpoint
+from headstart.decoding.statistics import AcceptanceStatistics
 from headstart.engine import Engine
 from headstart.engine.heads_drafter import HeadsDrafter
 from headstart.records import Completion, SamplingParams
-from headstart.runtime.native import load_trunk
+from headstart.runtime.native import NativeTrunk
 from headstart.runtime.native_heads import load_heads
 
-# nodes of a round: what a trunk pass can check is measured apart from what pays on one machine
-MAX_NODES = 16
+MAX_ROWS = 16
+"""Rows of a round, the root's among them: what a pass can check is measured apart from what pays on one machine."""
+
+_ANSWER_TOKENS = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredAcceptance:
-    """What heads reached on some prompts.
+    """What heads reached on some prompts; the glossary has the definitions.
 
     Attributes:
         tau: mean acceptance length, the trunk's own token included.
-        survival: of rounds that drafted so deep, the share that kept a node of depth 1, 2, ...
+        conditional_acceptance: of depth 1, 2, ...
+        survival: of depth 1, 2, ...
         rounds: trunk passes that yielded tokens.
     """
 
     tau: float
+    conditional_acceptance: tuple[float, ...]
     survival: tuple[float, ...]
     rounds: int
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "tau": self.tau,
+            "conditional_acceptance": list(self.conditional_acceptance),
+            "survival": list(self.survival),
+            "rounds": self.rounds,
+        }
 
-def summarise(completions: Sequence[Completion]) -> MeasuredAcceptance:
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> MeasuredAcceptance:
+        """From what `to_json` gave, perhaps among other keys."""
+        return cls(
+            tau=data["tau"],
+            conditional_acceptance=tuple(data["conditional_acceptance"]),
+            survival=tuple(data["survival"]),
+            rounds=data["rounds"],
+        )
+
+
+def summarise(completions: Iterable[Completion]) -> MeasuredAcceptance:
     """The figures over several texts together."""
-    rounds = sum(completion.rounds for completion in completions)
-    tokens = sum(len(completion.token_ids) for completion in completions)
-    deepest = max((len(completion.drafted_by_depth) for completion in completions), default=0)
-
-    def total(name: str, depth: int) -> int:
-        counts = (getattr(completion, name) for completion in completions)
-        return sum(count[depth] for count in counts if depth < len(count))
-
+    total = AcceptanceStatistics()
+    for completion in completions:
+        one = AcceptanceStatistics()
+        one.rounds, one.tokens = completion.rounds, len(completion.token_ids)
+        one.drafted_by_depth = list(completion.drafted_by_depth)
+        one.reached_by_depth = list(completion.reached_by_depth)
+        one.accepted_by_depth = list(completion.accepted_by_depth)
+        total.merge(one)
     return MeasuredAcceptance(
-        tau=tokens / rounds if rounds else 0.0,
-        survival=tuple(
-            total("accepted_by_depth", depth) / max(1, total("drafted_by_depth", depth)) for depth in range(deepest)
-        ),
-        rounds=rounds,
+        tau=total.mean_acceptance_length,
+        conditional_acceptance=total.conditional_acceptance,
+        survival=total.survival,
+        rounds=total.rounds,
     )
 
 
 class AcceptanceMeter:
-    """An engine of its own that answers the same prompts with whatever weights it is given."""
+    """Answers the same prompts with whatever weights the heads have."""
 
     def __init__(
         self,
+        trunk: NativeTrunk,
         checkpoint: Checkpoint,
-        tokenizer: Tokenizer,
         config: HeadsConfig,
         vocabulary: NDArray[np.int32] | None,
         prompts: Sequence[Sequence[int]],
-        *,
-        max_tokens: int = 64,
-        max_depth: int | None = None,
-        threads: int | None = None,
     ) -> None:
-        """Load the trunk.
+        """Take what does not change.
 
         Args:
-            checkpoint: the model.
-            tokenizer: its own.
+            trunk: loaded with the heads' taps; its cache is taken at each measurement.
+            checkpoint: the file it was loaded from.
             config: of the heads.
             vocabulary: int32 [V] of a reduced draft vocabulary.
             prompts: token ids; none that the heads were trained on.
-            max_tokens: tokens of an answer.
-            max_depth: guesses ahead; by default as the config says.
-            threads: CPU threads.
         """
-        self._checkpoint, self._tokenizer = checkpoint, tokenizer
-        self._config, self._vocabulary = config, vocabulary
-        self._prompts, self._max_tokens = prompts, max_tokens
-        self._max_depth = max_depth or config.depth
-        self._trunk = load_trunk(checkpoint, threads=threads, taps=config.taps)
+        self._trunk, self._checkpoint, self._tokenizer = trunk, checkpoint, checkpoint.tokenizer()
+        self._config, self._vocabulary, self._prompts = config, vocabulary, prompts
 
     def measure(self, weights: Mapping[str, NDArray[np.float32]]) -> MeasuredAcceptance:
-        """Answer all prompts greedily, up to `MAX_NODES` guesses a round."""
+        """Answer all prompts greedily, with as many guesses as `MAX_ROWS` permits and the depth of the training."""
         heads = load_heads(self._trunk, self._checkpoint, self._config, weights, self._vocabulary)
         engine = Engine(
             self._trunk,
             self._tokenizer,
             drafter=HeadsDrafter(heads, make_law=self._trunk.make_chooser, end_ids=self._tokenizer.end_ids),
             policy="always",
-            max_nodes=MAX_NODES,
-            max_depth=self._max_depth,
+            max_nodes=MAX_ROWS - 1,
+            max_depth=self._config.depth,
             max_batch=1,
         )
         with engine:
-            return summarise(engine.generate_many(self._prompts, SamplingParams(max_tokens=self._max_tokens)))
+            return summarise(engine.generate_many(self._prompts, SamplingParams(max_tokens=_ANSWER_TOKENS)))

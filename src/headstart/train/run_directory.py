@@ -53,6 +53,7 @@ class RunDirectory:
         self.resumed = about.exists()
         if self.resumed:
             _require_same(path, read_json_object(about).get("config", {}), config)
+            self._end_last_line()
             return
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -78,13 +79,21 @@ class RunDirectory:
         path = self.path / "decisions.json"
         return read_json_object(path) if path.exists() else {}
 
+    def _end_last_line(self) -> None:
+        """So that what comes next is not joined to a line that an interruption cut off."""
+        path = self.path / "metrics.jsonl"
+        content = path.read_bytes() if path.exists() else b""
+        if content and not content.endswith(b"\n"):
+            with path.open("ab") as file:
+                file.write(b"\n")
+
     def log(self, **entry: Any) -> None:
         """Add a line to the metrics."""
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All lines so far; a last one that was cut off by an interruption is left out."""
+        """All lines so far, but for those that an interruption cut off."""
         path = self.path / "metrics.jsonl"
         found = []
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
@@ -96,7 +105,7 @@ class RunDirectory:
 
     def forget_after(self, step: int) -> None:
         """Drop metrics of steps after the checkpoint that a run goes on from; they will be taken again."""
-        kept = [entry for entry in self.metrics() if entry.get("step", 0) <= step]
+        kept = [entry for entry in self.metrics() if entry.get("step", -1) <= step]
         if (self.path / "metrics.jsonl").exists():
             write_whole(self.path / "metrics.jsonl", "".join(json.dumps(entry) + "\n" for entry in kept))
 

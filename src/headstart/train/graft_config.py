@@ -1,0 +1,153 @@
+"""What a graft is asked for: the heads, their text, and how long to train. No torch is needed to refuse it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headstart.architectures.config import TrunkConfig
+from headstart.architectures.heads import HeadKind, HeadsConfig
+from headstart.errors import ConfigError
+from headstart.train.composition import DistillConfig
+from headstart.train.loss_mix import LossMix, depth_weights
+
+TEXT_TOKENS = 2_000_000
+"""Supervised tokens of a text that neither a number nor a time limits."""
+
+EPOCHS = 4.0
+"""Times that a text is gone through if neither a number nor a time says otherwise."""
+
+_UNLIMITED = 2**40
+
+# A text that a clock may end keeps less waiting for its shard.
+_TIMED_SHARD_DOCUMENTS = 32
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraftConfig:
+    """What is grafted, and how.
+
+    Attributes:
+        kind: of heads.
+        depth: guesses ahead that they are trained for.
+        taps: trunk layers that they read; by default the last, for eagle3 three spread over the trunk.
+        draft_vocab_size: tokens that can be guessed; 0, or as many as the trunk has, for all.
+        num_layers: blocks of a module (medusa, parallel).
+        minutes: for everything together, over all the times that the run is taken up. A third of it or less goes
+            into the text, the rest into as many steps as fit.
+        text_tokens: supervised tokens that the model writes for them; with `minutes`, at most. By default
+            `TEXT_TOKENS`, or with `minutes` as many as fit.
+        epochs: times that the text is gone through; with `minutes`, at most. By default `EPOCHS`, or with `minutes` as
+            many as fit.
+        window: tokens of a training window, and of a document at most.
+        loss: terms of the loss, see `LossMix.parse`.
+        depth_weights: how the losses of depths weigh, see `headstart.train.loss_mix.depth_weights`.
+        feature_weight: of the regression on the trunk's next state (eagle), on top of the loss.
+        learning_rate: at its highest.
+        batch_windows: windows of a step.
+        checkpoints: times that the heads are measured, and the best kept, spread over the run; with `minutes` fewer if
+            they would take too much of it.
+        seed: of everything random.
+        threads: CPU threads; by default as many as the process may use. The same threads give the same bits.
+
+    Raises:
+        ConfigError: a value is out of its range or would have no effect.
+    """
+
+    kind: HeadKind
+    depth: int = 4
+    taps: tuple[int, ...] | None = None
+    draft_vocab_size: int = 8192
+    num_layers: int = 1
+    minutes: float | None = None
+    text_tokens: int | None = None
+    epochs: float | None = None
+    window: int = 1024
+    loss: str = "kl"
+    depth_weights: str = "decay:0.8"
+    feature_weight: float = 0.0
+    learning_rate: float = 2e-3
+    batch_windows: int = 4
+    checkpoints: int = 8
+    seed: int = 0
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("depth", 1), ("text_tokens", 1), ("batch_windows", 1), ("checkpoints", 1), ("window", 32)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name} = {value}: it must be at least {least}.")
+        for name in ("epochs", "minutes", "learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"{name} = {value}: it must be a finite number above 0.")
+        if not (math.isfinite(self.feature_weight) and self.feature_weight >= 0):
+            raise ConfigError(f"feature_weight = {self.feature_weight}: it must be finite and not negative.")
+        if self.feature_weight and self.kind != "eagle":
+            raise ConfigError(
+                f"feature_weight = {self.feature_weight} has no meaning for {self.kind} heads: only eagle's give back "
+                "the trunk's own state. Leave it out."
+            )
+        if self.num_layers != 1 and self.kind not in ("medusa", "parallel"):
+            raise ConfigError(
+                f"num_layers = {self.num_layers} has no effect on {self.kind} heads, whose module is one block. "
+                "Leave it out."
+            )
+        LossMix.parse(self.loss)
+        depth_weights(self.depth_weights, self.depth)
+
+    def heads_config(self, trunk: TrunkConfig) -> HeadsConfig:
+        """The heads for a trunk.
+
+        Raises:
+            ConfigError: the trunk has not what they would read or guess.
+        """
+        last = trunk.num_layers
+        spread = tuple(sorted({max(1, last // 3), max(1, 2 * last // 3), last}))
+        config = HeadsConfig(
+            kind=self.kind,
+            depth=self.depth,
+            taps=self.taps or (spread if self.kind == "eagle3" else (last,)),
+            hidden_stage="post_norm" if self.kind in ("medusa", "eagle") else "pre_norm",
+            num_modules=self.depth if self.kind in ("medusa", "parallel") else 1,
+            num_layers=self.num_layers,
+            intermediate_size=trunk.intermediate_size,
+            draft_vocab_size=0 if self.draft_vocab_size >= trunk.vocab_size else self.draft_vocab_size,
+        )
+        config.check_trunk(trunk)
+        return config
+
+    def distill_config(self, max_context: int) -> DistillConfig:
+        """How the model writes the text.
+
+        Args:
+            max_context: of the trunk.
+        """
+        wanted = self.text_tokens or (TEXT_TOKENS if self.minutes is None else _UNLIMITED)
+        document_tokens = min(self.window, max_context)
+        if self.minutes is None:
+            return DistillConfig(num_tokens=wanted, seed=self.seed, document_tokens=document_tokens)
+        return DistillConfig(
+            num_tokens=wanted,
+            seed=self.seed,
+            document_tokens=document_tokens,
+            shard_documents=_TIMED_SHARD_DOCUMENTS,
+        )
+
+    def num_steps(self, num_windows: int) -> int:
+        """Steps that the epochs come to; `minutes` may allow fewer."""
+        if self.epochs is None and self.minutes is not None:
+            return _UNLIMITED
+        return max(1, round((self.epochs or EPOCHS) * num_windows / self.batch_windows))
+
+    def weights_of_depths(self) -> Sequence[float]:
+        """Of depth 1, 2, ..."""
+        return depth_weights(self.depth_weights, self.depth)
+
+    def settings(self) -> dict[str, Any]:
+        """What a run is resumed with or not at all: all that its outcome depends on, as JSON would hold it."""
+        settings = asdict(self)
+        del settings["threads"]
+        return settings | {"taps": None if self.taps is None else list(self.taps)}
