@@ -27,6 +27,7 @@ TINY_HEADS: dict[str, dict[str, Any]] = {
     "sequential": {"kind": "sequential", "num_modules": 3},
     "sequential, one module": {"kind": "sequential", "depth": 1, "hidden_stage": "post_norm"},
     "sequential, unrolled": {"kind": "sequential", "recycled_stage": "post_norm", "order": "hidden_embedding"},
+    "sequential, several taps": {"kind": "sequential", "taps": (0, 1, 2), "hidden_stage": "post_norm"},
     "eagle": {"kind": "eagle", "hidden_stage": "post_norm"},
     "eagle3": {"kind": "eagle3", "taps": (0, 1, 2)},
     "eagle3, own": {"kind": "eagle3", "taps": (1, 2), "hidden_stage": "post_norm", "own_unembedding": True},

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from headstart.architectures.heads import HeadsConfig
 from headstart.runtime.torch_runtime import TextBatch
 from headstart.train.chunked import TrunkStates, chunked_losses
-from headstart.train.heads_module import DepthOutput, HeadsModule
+from headstart.train.heads_module import DepthOutput, HeadsModule, chain_rows, guess_offset
 from headstart.train.loss_mix import LossMix
 from headstart.train.targets import IGNORE_INDEX, future_targets
 
@@ -73,11 +74,11 @@ class HeadsLossConfig:
     feature_weight: float = 0.0
 
 
-def learnt_rows(batch: TrainingBatch, depth: int, offset: int, recurrent: bool) -> Tensor:
+def learnt_rows(config: HeadsConfig, batch: TrainingBatch, depth: int) -> Tensor:
     """bool [B, T]: rows of a depth whose chain lies in their document and whose target is supervised."""
     text = batch.text
-    _, valid = future_targets(text.tokens, text.documents, batch.supervised, offset)
-    return valid & (text.documents >= 0) & (text.positions >= (depth - 1 if recurrent else 0))
+    _, valid = future_targets(text.tokens, text.documents, batch.supervised, guess_offset(config, depth))
+    return valid & chain_rows(config, text, depth)
 
 
 def heads_loss(
@@ -123,7 +124,7 @@ def _group_losses(
     num_rows: Sequence[int],
 ) -> Iterator[tuple[DepthOutput, Tensor, DepthSums]]:
     """Losses of depths whose row t guesses the token at the same offset; the first has all rows that any has."""
-    masks = [learnt_rows(batch, output.depth, output.offset, heads.config.recurrent) for output in group]
+    masks = [learnt_rows(heads.config, batch, output.depth) for output in group]
     where = masks[0].flatten().nonzero()[:, 0]
     at = where + group[0].offset - 1  # where the trunk says what the row guesses; in the window, since rows are valid
     states = batch.trunk_states.flatten(0, 1)[at]

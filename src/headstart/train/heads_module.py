@@ -26,7 +26,7 @@ class DepthOutput:
         offset: row t guesses the token at t + offset: 1 for recurrent kinds, the depth for the others.
         hidden: [B, T, width], before the unembedding.
         unembedding: [V, width], its matrix; a parameter if the heads own one.
-        valid: bool [B, T], rows whose chain lies within their document.
+        valid: bool [B, T], see `chain_rows`.
         features: [B, T, width], what was kept for the next depth, or `None`.
     """
 
@@ -36,6 +36,19 @@ class DepthOutput:
     unembedding: Tensor
     valid: Tensor
     features: Tensor | None
+
+
+def guess_offset(config: HeadsConfig, depth: int) -> int:
+    """How many places after its row a guess of this depth lies."""
+    return 1 if config.recurrent else depth
+
+
+def chain_rows(config: HeadsConfig, text: TextBatch, depth: int) -> Tensor:
+    """bool [B, T]: rows of a document whose guess of this depth ends a chain that began in it.
+
+    A chain of a recurrent kind has a row for each depth; row t of depth j began at row t - j + 1.
+    """
+    return (text.documents >= 0) & (text.positions >= (depth - 1 if config.recurrent else 0))
 
 
 class HeadsModule(nn.Module):
@@ -62,17 +75,13 @@ class HeadsModule(nn.Module):
             config: of the heads.
             trunk_config: of the trunk.
             trunk_weights: the trunk's, by name; those borrowed are shared, not copied, and never trained.
-            vocabulary: int64 [V]; needed if and only if the config has a draft vocabulary.
+            vocabulary: int64 [V], ascending; needed if and only if the config has a draft vocabulary.
 
         Raises:
             ConfigError: config, trunk and vocabulary do not fit together.
         """
         super().__init__()
-        if (0 if vocabulary is None else len(vocabulary)) != config.draft_vocab_size:
-            raise ConfigError(
-                f"The heads guess {config.draft_vocab_size} tokens, but {0 if vocabulary is None else len(vocabulary)} "
-                "are named."
-            )
+        _check_vocabulary(config, trunk_config, vocabulary)
         self.config = config
         self.trunk_config = trunk_config
         self._trunk_weights = trunk_weights
@@ -120,13 +129,23 @@ class HeadsModule(nn.Module):
             batch: the texts.
             taps: [B, T, len(taps) * hidden_size], of the same rows.
             depth: how deep; by default as the config says.
+
+        Raises:
+            ConfigError: deeper than there are modules, and none is unrolled.
         """
+        depth = depth or self.config.depth
+        unrolls = self.program.recurrent and not self.program.stages[-1].on_text
+        if depth > len(self.program.stages) and not unrolls:
+            raise ConfigError(
+                f"{self.config.kind} heads of {len(self.program.stages)} modules were asked for depth {depth}: only a "
+                "module that is unrolled goes deeper. Ask for less, or make heads of more modules."
+            )
         weights = self.all_weights()
         rotary = self.trunk_config.rotary
         reads: dict[int, Tensor] = {0: taps}
         first = CausalAttention(batch)
         chain: ChainAttention | None = None
-        for level in range(1, (depth or self.config.depth) + 1):
+        for level in range(1, depth + 1):
             stage = self.program.stage(level)
             unrolled = self.program.recurrent and not stage.on_text
             if unrolled:
@@ -138,12 +157,30 @@ class HeadsModule(nn.Module):
             )
             if stage.writes is not None and outcome.kept is not None:
                 reads[stage.writes] = outcome.kept
-            behind = level - 1 if self.program.recurrent else 0
             yield DepthOutput(
                 depth=level,
-                offset=1 if self.program.recurrent else level,
+                offset=guess_offset(self.config, level),
                 hidden=outcome.hidden,
                 unembedding=weights[outcome.unembedding],
-                valid=(batch.documents >= 0) & (batch.positions >= behind),
+                valid=chain_rows(self.config, batch, level),
                 features=outcome.kept,
             )
+
+
+def _check_vocabulary(config: HeadsConfig, trunk_config: TrunkConfig, vocabulary: Tensor | None) -> None:
+    num_named = 0 if vocabulary is None else len(vocabulary)
+    if num_named != config.draft_vocab_size:
+        raise ConfigError(
+            f"The heads guess {config.draft_vocab_size or 'all'} tokens of the vocabulary, but {num_named} are named. "
+            "Name as many as the config says."
+        )
+    if vocabulary is None:
+        return
+    if (
+        bool((vocabulary.diff() <= 0).any())
+        or not 0 <= int(vocabulary[0]) <= int(vocabulary[-1]) < trunk_config.vocab_size
+    ):
+        raise ConfigError(
+            f"The draft vocabulary must name ids from 0 to {trunk_config.vocab_size - 1} in ascending order, each once. "
+            "Sort it, or choose it anew."
+        )

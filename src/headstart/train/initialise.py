@@ -60,32 +60,63 @@ def initialise(
             weight.copy_(torch.eye(*weight.shape))
         else:
             weight.normal_(0.0, 1 / math.sqrt(weight.shape[1]), generator=generator)
+    for name, stages in _fitted_weights(heads).items():
+        heads.own_weights()[name].copy_(_least_squares(heads, stages, batches))
+
+
+def _fitted_weights(heads: HeadsModule) -> dict[str, list[Stage]]:
+    """Each projection, with the stages it is part of, cut off after it: an unrolled module has it in two."""
+    found: dict[str, list[Stage]] = {}
     for stage in heads.program.stages:
         for index, operation in enumerate(stage.program.operations):
             if isinstance(operation, Linear) and operation.weight.endswith(_FITTED):
                 up_to = replace(stage, program=Program(stage.program.operations[: index + 1], operation.out))
-                heads.own_weights()[operation.weight].copy_(_least_squares(heads, up_to, batches))
+                found.setdefault(operation.weight, []).append(up_to)
+    return found
 
 
-def _least_squares(heads: HeadsModule, stage: Stage, batches: Sequence[TrainingBatch]) -> Tensor:
-    """The map [out, in] from what a stage's last operation reads to the trunk's next state."""
+def _least_squares(heads: HeadsModule, stages: Sequence[Stage], batches: Sequence[TrainingBatch]) -> Tensor:
+    """The map [out, in] that suits all stages: from what their last operation reads to the trunk's next state."""
     products, moments = torch.zeros(()), torch.zeros(())
     for batch in batches:
-        rows = learnt_rows(batch, 1, 1, recurrent=True)
-        targets = batch.trunk_states.float()
-        if heads.config.kind != "eagle":  # whose module gives the state past the final norm, all others before it
-            targets = targets / heads.trunk_weight("final_norm")
-        state = shifted(batch.taps.float() if stage.reads == 0 else targets, batch.text)
-        read = run_program(
-            stage.program,
-            heads.all_weights(),
-            heads.trunk_config.rotary,
-            batch.text,
-            CausalAttention(batch.text),
-            state,
-        )
-        inputs = read.hidden[rows]
-        products = products + inputs.T @ inputs
-        moments = moments + inputs.T @ targets[rows]
-    ridge = _RIDGE * products.diagonal().mean() * torch.eye(len(products))
-    return torch.linalg.solve(products + ridge, moments).T
+        rows = learnt_rows(heads.config, batch, 1)
+        targets = _target_states(heads, batch)
+        for stage in stages:
+            inputs = _read_by(heads, stage, batch)[rows]
+            products = products + inputs.T @ inputs
+            moments = moments + inputs.T @ targets[rows]
+    ridge = _RIDGE * products.diagonal().mean() * torch.eye(len(products), dtype=products.dtype)
+    solution: Tensor = torch.linalg.solve(products + ridge, moments)
+    return solution.T
+
+
+def _target_states(heads: HeadsModule, batch: TrainingBatch) -> Tensor:
+    """What a module's output is to be: EAGLE's the trunk's state past its final norm, all others' the one before."""
+    states = _wide(batch.trunk_states)
+    if heads.config.kind == "eagle":
+        return states
+    norm = heads.trunk_weight("final_norm").to(states.dtype)
+    # only the direction of a state survives the norm; a channel that the norm drops may be anything
+    return torch.where(norm == 0, 0.0, states / norm)
+
+
+def _read_by(heads: HeadsModule, stage: Stage, batch: TrainingBatch) -> Tensor:
+    """What a stage's last operation reads, if the depth before guessed every state right."""
+    if stage.reads == 0:
+        state = _wide(batch.taps)
+    elif heads.config.recycled_stage == "post_norm":
+        state = _wide(batch.trunk_states)
+    else:
+        state = _target_states(heads, batch)
+    return run_program(
+        stage.program,
+        heads.all_weights(),
+        heads.trunk_config.rotary,
+        batch.text,
+        CausalAttention(batch.text),
+        shifted(state, batch.text),
+    ).hidden
+
+
+def _wide(states: Tensor) -> Tensor:
+    return states if states.dtype == torch.float64 else states.float()

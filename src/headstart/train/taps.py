@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,16 +123,13 @@ class TapCache:
         about = path / "about.json"
         known = read_json_object(about) if about.exists() else {}
         self.num_read = int(known["documents"]) if known.get("key") == key else 0
+        if not self.num_read:
+            about.unlink(missing_ok=True)  # what it says is about to be overwritten
         num_tokens = int(self._offsets[-1])
-        try:
-            self._taps = _map(path / "taps.u16", np.uint16, (num_tokens, width))
-            self._normaliser = _map(path / "normaliser.f32", np.float32, (num_tokens,))
-            self._likeliest = _map(path / "likeliest.i32", np.int32, (num_tokens,))
-        except OSError as error:
-            raise CapacityError(
-                f"The taps of the text need {num_tokens * width * 2 / 2**30:.1f} GiB under {path}: {error.strerror}. "
-                "Take less text or fewer taps."
-            ) from None
+        _require_room(path, num_tokens * (2 * width + 8))
+        self._taps = _map(path / "taps.u16", np.uint16, (num_tokens, width))
+        self._normaliser = _map(path / "normaliser.f32", np.float32, (num_tokens,))
+        self._likeliest = _map(path / "likeliest.i32", np.int32, (num_tokens,))
 
     def read_next(self) -> int:
         """Read the next document that is not there yet; returns its tokens.
@@ -159,10 +157,10 @@ class TapCache:
         write_whole(self._path / "about.json", json.dumps({"key": self._key, "documents": self.num_read}))
 
     def batch(self, windows: Windows, indices: Sequence[int], columns: slice) -> TrainingBatch:
-        """Windows with their taps, all of whose documents have been read.
+        """Windows with their taps.
 
         Args:
-            windows: packed from the documents.
+            windows: packed from the documents, all of which have been read.
             indices: which.
             columns: of the taps, those that the heads read.
         """
@@ -172,6 +170,7 @@ class TapCache:
         normaliser, likeliest = np.zeros(shape, np.float32), np.zeros(shape, np.int64)
         for row, index in enumerate(chosen):
             for piece in windows.pieces[index]:
+                assert piece.document < self.num_read, "what was not read would be zeros"
                 begin = self._offsets[piece.document] + piece.start
                 source, target = slice(begin, begin + piece.length), slice(piece.place, piece.place + piece.length)
                 taps[row, target] = self._taps[source]
@@ -197,7 +196,18 @@ class TapCache:
         return self._head.normed(taps[..., taps.shape[-1] - len(self._head.final_norm) :])
 
 
-def _map(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> NDArray[Any]:
+def _require_room(path: Path, num_bytes: int) -> None:
+    """Files have holes until they are written, and a disk that is full then ends the process without a word."""
+    held = sum(file.stat().st_blocks * 512 for file in path.iterdir())
+    free = shutil.disk_usage(path).free
+    if num_bytes - held > free:
+        raise CapacityError(
+            f"What the model says of the text takes {num_bytes / 2**30:.2f} GiB under {path}, where "
+            f"{(held + free) / 2**30:.2f} are to be had. Take less text or fewer taps, or another disk."
+        )
+
+
+def _map(path: Path, dtype: type[np.generic], shape: tuple[int, ...]) -> np.memmap[Any, Any]:
     """A file as an array, made or lengthened as needed."""
     num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     with path.open("ab") as file:

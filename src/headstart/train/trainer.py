@@ -158,8 +158,9 @@ class HeadsTrainer:
             self._batches(windows[start : start + config.micro_windows])
             for start in range(0, len(windows), config.micro_windows)
         ]
+        learnt = [learnt_rows(self._heads.config, batch, 1) for batch in micro]  # deeper ones learn from fewer rows
+        require_supervision(torch.cat(learnt), f"step {self.step + 1}")
         counts = self._counts(micro)
-        require_supervision(torch.tensor(counts) > 0, f"step {self.step + 1}")
         total = 0.0
         sums: list[list[DepthSums]] = []
         for batch in micro:
@@ -171,6 +172,7 @@ class HeadsTrainer:
             self._require_gradients()
         norm = float(nn.utils.clip_grad_norm_(self._heads.parameters(), config.max_gradient_norm))
         if not math.isfinite(total) or not math.isfinite(norm):
+            self._heads.zero_grad()
             raise HeadstartError(
                 f"Step {self.step + 1}: the loss is {total} and the gradient's norm {norm}. Training stops before they "
                 "reach the weights; go on from the last checkpoint with a lower learning rate."
@@ -212,9 +214,8 @@ class HeadsTrainer:
 
     def _counts(self, micro: Sequence[TrainingBatch]) -> list[int]:
         """Learnt rows of each depth over the whole batch."""
-        recurrent = self._heads.config.recurrent
         return [
-            sum(int(learnt_rows(batch, depth, 1 if recurrent else depth, recurrent).sum()) for batch in micro)
+            sum(int(learnt_rows(self._heads.config, batch, depth).sum()) for batch in micro)
             for depth in range(1, len(self._loss.depth_weights) + 1)
         ]
 
