@@ -15,6 +15,7 @@ from headstart.cli import status
 from headstart.cli.chat import chat
 from headstart.cli.demo import demo
 from headstart.cli.generate import generate
+from headstart.cli.graft import graft
 from headstart.cli.help import HelpText
 from headstart.cli.mistyped import refuse_mistyped_flags
 from headstart.cli.settings import settings_sources
@@ -22,7 +23,7 @@ from headstart.cli.terminal import printable
 from headstart.errors import ConfigError, HeadstartError
 
 # Each keeps what takes long to import inside its function.
-VERBS: dict[str, Callable[..., int | None]] = {"generate": generate, "chat": chat, "demo": demo}
+VERBS: dict[str, Callable[..., int | None]] = {"generate": generate, "chat": chat, "demo": demo, "graft": graft}
 
 
 def make_app() -> App:

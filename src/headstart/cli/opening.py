@@ -68,8 +68,8 @@ def open_model(name: str, flags: EngineFlags) -> OpenedModel:
     kind, separator, draft_name = flags.draft.partition(":")
     with progress_bar(f"Loading {Path(name).name}") as show:
         parts = load_parts(
-            _source(name),
-            draft=f"{kind}{separator}{_source(draft_name)}",
+            model_source(name),
+            draft=f"{kind}{separator}{model_source(draft_name)}",
             threads=flags.threads,
             weights=flags.weights,
             max_batch=MAX_BATCH,
@@ -81,5 +81,6 @@ def open_model(name: str, flags: EngineFlags) -> OpenedModel:
     return OpenedModel(name=name, parts=parts, flags=flags, load_s=time.perf_counter() - started)
 
 
-def _source(name: str) -> str:
+def model_source(name: str) -> str:
+    """What `open_checkpoint` takes for a name that the user gave."""
     return str(packaged_model()) if name == PACKAGED_NAME else name

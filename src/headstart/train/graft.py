@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,34 +30,30 @@ from headstart.errors import ConfigError
 from headstart.runtime.native import NativeTrunk, load_trunk
 from headstart.runtime.open_heads import identify_trunk
 from headstart.runtime.torch_runtime import load_weights
-from headstart.train.draft_vocabulary import choose_vocabulary
 from headstart.train.graft_config import GraftConfig
+from headstart.train.graft_parts import (
+    BORROWED,
+    TapBatches,
+    layers_to_read,
+    make_heads,
+    make_trainer,
+    make_trunk_head,
+    part_text,
+)
 from headstart.train.graft_text import TEXT_NAME, grow_text, open_text
 from headstart.train.graft_training import GraftTraining, Plan, best_measured
-from headstart.train.heads_loss import HeadsLossConfig
-from headstart.train.heads_module import HeadsModule
-from headstart.train.holdout import hold_out
-from headstart.train.initialise import initialise
-from headstart.train.loss_mix import LossMix
 from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance
-from headstart.train.packing import Windows, pack
 from headstart.train.phases import Reporter, Show, StoppedError
 from headstart.train.prompts import PromptSource, prompts_digest
 from headstart.train.run_clock import RunClock
 from headstart.train.run_directory import RunDirectory
 from headstart.train.taps import TapCache, TapReader, TrunkHead
 from headstart.train.text_store import HEADER_NAME, Document, TextStore
-from headstart.train.trainer import HeadsTrainer, TrainerConfig
 
 HEADS_NAME = "heads.safetensors"
 TAPS_NAME = "taps"
 
-_MEASURED_PROMPTS = 24
 _VALIDATION_WINDOWS = 12
-_FITTING_WINDOWS = 40
-
-# what heads borrow from the trunk; the rest of its weights is not needed in torch
-_BORROWED = ("embedding", "unembedding", "final_norm")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +66,8 @@ class GraftResult:
         step: after which they were taken.
         num_steps: of the whole run.
         text_tokens: supervised tokens of the text.
+        distinct_8gram_share: of the text, see `headstart.train.repetition.distinct_share`; a text that repeats itself
+            makes heads look better than they are.
         spent_s: seconds, over all the times that the run was taken up.
     """
 
@@ -77,6 +76,7 @@ class GraftResult:
     step: int
     num_steps: int
     text_tokens: int
+    distinct_8gram_share: float | None
     spent_s: float
 
 
@@ -156,68 +156,40 @@ class _Grafting:
             self._run, self._checkpoint, self._prompts, distill, self._clock, self._report, self._config.threads
         )
 
-    def _train(self, store: TextStore) -> dict[str, int]:
+    def _train(self, store: TextStore) -> dict[str, Any]:
         """Train on a text; returns the figures that are remembered."""
         config, heads_config, trunk_config = self._config, self._heads_config, self._trunk_config
         documents = list(store.documents())
-        parts = hold_out(documents)
-        windows, validation = (pack(documents, part, config.window) for part in (parts.training, parts.held_out))
-        vocabulary, coverage = self._vocabulary(windows)
-        weights = load_weights(self._checkpoint, only=_BORROWED)
-        unembedding = weights["embedding" if trunk_config.tied else "unembedding"].bfloat16()
-        layers = tuple(sorted({*heads_config.taps, trunk_config.num_layers}))
+        text = part_text(documents, config, heads_config, trunk_config)
+        weights = load_weights(self._checkpoint, only=BORROWED)
+        layers = layers_to_read(heads_config, trunk_config)
         trunk = load_trunk(self._checkpoint, threads=config.threads, taps=layers)
-        trunk_head = TrunkHead(
-            final_norm=weights["final_norm"], norm_eps=trunk_config.norm_eps, unembedding=unembedding
-        )
+        trunk_head = make_trunk_head(weights, trunk_config)
         cache = self._read(store.path, documents, trunk, trunk_head)
-        columns = _columns(heads_config.taps, layers, trunk_config.hidden_size)
-        chosen = None if vocabulary is None else torch.from_numpy(vocabulary)
-        heads = HeadsModule(heads_config, trunk_config, weights, chosen)
-        fitting = [cache.batch(windows, [index], columns) for index in range(min(_FITTING_WINDOWS, len(windows)))]
-        initialise(heads, weights, fitting, torch.Generator().manual_seed(config.seed))
-        loss = HeadsLossConfig(
-            mix=LossMix.parse(config.loss),
-            depth_weights=config.weights_of_depths(),
-            feature_weight=config.feature_weight,
-        )
-        settings = TrainerConfig(
-            num_steps=1, batch_windows=config.batch_windows, learning_rate=config.learning_rate, seed=config.seed
-        )
-        small = unembedding if chosen is None else unembedding[chosen]
-        trainer = HeadsTrainer(
-            heads, small, loss, settings, len(windows), lambda indices: cache.batch(windows, indices, columns)
-        )
-        ids = None if vocabulary is None else vocabulary.astype(np.int32)
+        batches = TapBatches(cache, heads_config, trunk_config)
+        heads = make_heads(heads_config, trunk_config, weights, text, batches, config.seed)
+        trainer = make_trainer(heads, config, text, batches, trunk_head)
         if heads_config.taps != layers:  # heads run beside a trunk that keeps what they read and no more
             trunk = load_trunk(self._checkpoint, threads=config.threads, taps=heads_config.taps)
-        meter = AcceptanceMeter(trunk, self._checkpoint, heads_config, ids, parts.prompts[:_MEASURED_PROMPTS])
+        meter = AcceptanceMeter(trunk, self._checkpoint, heads_config, text.draft_ids, text.prompts)
+        figures = {"text_tokens": store.num_supervised, "distinct_8gram_share": text.distinct_8gram_share}
         identity = identify_trunk(self._checkpoint)
-        figures = {"text_tokens": store.num_supervised}
 
         def write(arrays: dict[str, NDArray[np.float32]], measured: MeasuredAcceptance, step: int, plan: Plan) -> None:
-            recipe = self._settings | asdict(plan) | figures | {"step": step, "vocabulary_coverage": coverage}
+            recipe = self._settings | asdict(plan) | figures | {"step": step, "vocabulary_coverage": text.coverage}
             about = measured.to_json() | {"on": "greedy answers to prompts that were held out"}
             header = HeadsHeader(heads=heads_config.to_json(), trunk=identity, recipe=recipe, measured=about)
-            write_heads(self._run.path / HEADS_NAME, header, arrays, ids)
+            write_heads(self._run.path / HEADS_NAME, header, arrays, text.draft_ids)
 
-        judged = [
-            cache.batch(validation, [index], columns) for index in range(min(_VALIDATION_WINDOWS, len(validation)))
-        ]
+        judged = batches.singly(text.validation, _VALIDATION_WINDOWS)
         training = GraftTraining(
-            self._run, config, heads, trainer, len(windows), judged, meter, self._clock, self._report, write
+            self._run, config, heads, trainer, len(text.windows), judged, meter, self._clock, self._report, write
         )
         return figures | {"num_steps": training.train().num_steps}
 
-    def _vocabulary(self, windows: Windows) -> tuple[NDArray[np.int64] | None, float]:
-        """Ids of a reduced draft vocabulary, and the share of the text that they cover."""
-        size = self._heads_config.draft_vocab_size
-        return choose_vocabulary(windows, self._trunk_config.vocab_size, size) if size else (None, 1.0)
-
     def _read(self, text: Path, documents: Sequence[Document], trunk: NativeTrunk, trunk_head: TrunkHead) -> TapCache:
-        settings = read_json_object(text / HEADER_NAME)["settings"]
         layers = list(trunk.tap_layers)
-        content = f"{self._checkpoint.digest()} {settings} {layers}"
+        content = f"{self._checkpoint.digest()} {read_json_object(text / HEADER_NAME)['settings']} {layers}"
         key = hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
         width = self._trunk_config.hidden_size * len(layers)
         reader = TapReader(trunk, max(len(document.tokens) for document in documents))
@@ -246,10 +218,3 @@ def _digest_of(prompts: PromptSource | Path) -> str:
     if not header.is_file():
         raise ConfigError(f"{prompts} holds no text: there is no {header}. Name the folder of another run.")
     return f"text {hashlib.blake2b(header.read_bytes(), digest_size=16).hexdigest()}"
-
-
-def _columns(taps: Sequence[int], layers: Sequence[int], width: int) -> slice:
-    """Where the heads' taps lie among those kept: without a gap, since only the last layer may come on top."""
-    first = layers.index(taps[0])
-    assert tuple(layers[first : first + len(taps)]) == tuple(taps)
-    return slice(first * width, (first + len(taps)) * width)

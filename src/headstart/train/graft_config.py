@@ -21,8 +21,9 @@ EPOCHS = 4.0
 
 _UNLIMITED = 2**40
 
-# A text that a clock may end keeps less waiting for its shard.
-_TIMED_SHARD_DOCUMENTS = 32
+# Whole shards are written: a small text, or one that a clock may end, has small ones, and large ones are fewer files.
+_SMALL_TEXT = 250_000
+_FEW_DOCUMENTS, _MANY_DOCUMENTS = 32, 128
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,14 +127,12 @@ class GraftConfig:
             max_context: of the trunk.
         """
         wanted = self.text_tokens or (TEXT_TOKENS if self.minutes is None else _UNLIMITED)
-        document_tokens = min(self.window, max_context)
-        if self.minutes is None:
-            return DistillConfig(num_tokens=wanted, seed=self.seed, document_tokens=document_tokens)
+        in_small_shards = self.minutes is not None or wanted < _SMALL_TEXT
         return DistillConfig(
             num_tokens=wanted,
             seed=self.seed,
-            document_tokens=document_tokens,
-            shard_documents=_TIMED_SHARD_DOCUMENTS,
+            document_tokens=min(self.window, max_context),
+            shard_documents=_FEW_DOCUMENTS if in_small_shards else _MANY_DOCUMENTS,
         )
 
     def num_steps(self, num_windows: int) -> int:

@@ -82,8 +82,8 @@ def grow_text(
         if clock.spent_s >= deadline and store.num_supervised:
             raise _TimeIsUpError
 
-    with Engine.load(checkpoint.path, draft="none", threads=threads, max_batch=_BATCH) as engine:
-        with suppress(_TimeIsUpError):  # what was not shelved yet is lost
-            write_text(engine, store, prompts, config, tell)
+    engine = Engine.load(checkpoint.path, draft="none", threads=threads, max_batch=_BATCH)
+    with engine, suppress(_TimeIsUpError):  # what was not shelved yet is lost
+        write_text(engine, store, prompts, config, tell)
     run.remember(_WHOLE, True)
     return store

@@ -34,19 +34,25 @@ def hold_out(documents: Sequence[Document]) -> Holdout:
         documents: the text.
 
     Raises:
-        ConfigError: there are not two different beginnings.
+        ConfigError: nothing is supervised, or there are not two different beginnings.
     """
     numbers: dict[tuple[int, ...], list[int]] = {}  # by beginning
     for number, document in enumerate(documents):
-        first = int(document.supervised.argmax())
-        numbers.setdefault(tuple(document.tokens[:first].tolist()), []).append(number)
+        if document.supervised.any():
+            first = int(document.supervised.argmax())
+            numbers.setdefault(tuple(document.tokens[:first].tolist()), []).append(number)
+    if not numbers:
+        raise ConfigError(
+            f"None of the {len(documents)} documents of the text has a supervised token, so there is nothing to learn. "
+            "Look at how the text was written."
+        )
     if len(numbers) < 2:
         raise ConfigError(
-            f"The text has {len(documents)} documents of {len(numbers)} different prompts; some of at least 2 are "
+            f"The text has {len(documents)} documents of {len(numbers)} different prompts; at least 2 prompts are "
             "needed, to train on one part and measure with the other. Give more prompts, or let it write more."
         )
     stride = max(min(_LEAST_STRIDE, len(numbers)), min(_USUAL_STRIDE, len(numbers) // _WANTED))
     held = [beginning for place, beginning in enumerate(numbers) if place % stride == 0]
     held_out = sorted(number for beginning in held for number in numbers[beginning])
-    training = sorted(set(range(len(documents))).difference(held_out))
+    training = sorted({number for group in numbers.values() for number in group}.difference(held_out))
     return Holdout(tuple(training), tuple(held_out), tuple(beginning for beginning in held if beginning))
