@@ -120,10 +120,17 @@ class Calibrator:
         return tuple(best)
 
     def least_raw(self, calibrated: float) -> float:
-        """The lowest raw probability of a first guess that calibrates to at least `calibrated`; 1 if none does."""
-        for edge in (0.0, *_BIN_EDGES):
-            if self.conditional(edge, 1) >= calibrated:
-                return edge
+        """The lowest raw probability of a first guess that calibrates to about `calibrated` or more; 1 if none does.
+
+        Between the edges of bins it is interpolated: they are far apart where thresholds usually lie.
+        """
+        below, reached_below = 0.0, 0.0
+        for edge in (0.0, *_BIN_EDGES, 1.0):
+            reached = self.conditional(edge, 1)
+            if reached >= calibrated:
+                share = (calibrated - reached_below) / (reached - reached_below) if reached > reached_below else 1.0
+                return below + min(max(share, 0.0), 1.0) * (edge - below)
+            below, reached_below = edge, reached
         return 1.0
 
     def _trust(self, depth_class: int) -> float:

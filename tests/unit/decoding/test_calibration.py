@@ -121,3 +121,15 @@ def test_values_that_are_no_probabilities_stay_within_bounds(bad: float) -> None
         calibrator.observe(tree, [1, 2, 3])
     path_probabilities = calibrator.calibrate(tree).path_probabilities
     assert 1.0 >= path_probabilities[0] >= path_probabilities[1] >= path_probabilities[2] >= 0.0
+
+
+def test_the_raw_probability_that_calibrates_to_a_value() -> None:
+    honest = Calibrator()
+    for value in (0.0, 0.05, 0.3, 0.6, 0.97, 1.0):
+        assert honest.least_raw(value) == pytest.approx(value)
+    boastful = Calibrator()
+    for round_ in range(200):
+        boastful.observe(chain([1], [0.6]), [round_ % 2])
+        boastful.observe(chain([1], [0.9]), [round_ % 2])
+    assert 0.3 < boastful.least_raw(0.3) < 0.6
+    assert boastful.least_raw(0.9) == 1.0
