@@ -181,6 +181,6 @@ def _check_vocabulary(config: HeadsConfig, trunk_config: TrunkConfig, vocabulary
         or not 0 <= int(vocabulary[0]) <= int(vocabulary[-1]) < trunk_config.vocab_size
     ):
         raise ConfigError(
-            f"The draft vocabulary must name ids from 0 to {trunk_config.vocab_size - 1} in ascending order, each once. "
-            "Sort it, or choose it anew."
+            f"The draft vocabulary must name ids from 0 to {trunk_config.vocab_size - 1}, each once and in ascending "
+            "order. Sort it, or choose it anew."
         )

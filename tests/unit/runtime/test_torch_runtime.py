@@ -48,7 +48,7 @@ def packed(texts: list[list[int]], window: int, padding_token: int = 0) -> TextB
     missing = window - sum(map(len, texts))
     documents = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
     return TextBatch(
-        torch.tensor([sum(texts, []) + [padding_token] * missing]),
+        torch.tensor([[*(token for text in texts for token in text), *[padding_token] * missing]]),
         torch.tensor([[*documents.tolist(), *[PADDING] * missing]]),
         torch.tensor([[*(place for text in texts for place in range(len(text))), *[0] * missing]]),
     )

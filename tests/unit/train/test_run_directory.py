@@ -1,0 +1,106 @@
+"""A run's folder: what is refused, what survives an interruption, and that states come back bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from headstart.errors import CheckpointError, ConfigError  # noqa: E402
+from headstart.train.run_directory import RunDirectory  # noqa: E402
+
+CONFIG = {"kind": "eagle3", "taps": [1, 2], "learning_rate": 0.002}
+
+
+def test_a_run_is_gone_on_with_under_the_same_settings_only(tmp_path: Path) -> None:
+    assert not RunDirectory(tmp_path / "run", CONFIG).resumed
+    assert RunDirectory(tmp_path / "run", dict(CONFIG)).resumed
+    with pytest.raises(ConfigError, match=r"learning_rate was 0.002 and is now 0.001"):
+        RunDirectory(tmp_path / "run", CONFIG | {"learning_rate": 0.001})
+    with pytest.raises(ConfigError, match=r"extra was None and is now 1"):
+        RunDirectory(tmp_path / "run", CONFIG | {"extra": 1})
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="Name another"):
+        RunDirectory(tmp_path / "file" / "run", CONFIG)
+
+
+def test_states_come_back_bit_for_bit(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, CONFIG)
+    assert run.load() is None
+    tensors = {
+        "matrix": torch.randn(3, 5, generator=torch.Generator().manual_seed(0)).T,  # not contiguous
+        "number": torch.tensor(7.0),
+        "odd": torch.tensor([torch.nan, torch.inf, -0.0, 1e-45]),
+        "empty": torch.zeros(0, 4),
+    }
+    run.save(tensors, {"step": 3, "best": 1.5})
+    run.save(tensors, {"step": 4, "best": 1.25})
+    found, progress = RunDirectory(tmp_path, CONFIG).load() or ({}, {})
+    assert progress == {"step": 4, "best": 1.25}
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[name].shape == tensor.shape
+        assert torch.equal(found[name].view(torch.int32), tensor.contiguous().view(torch.int32)), name
+    found["number"].add_(1)  # memory of its own, not the file's
+
+
+def test_a_state_of_another_type_would_not_come_back_and_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="half"):
+        RunDirectory(tmp_path, CONFIG).save({"half": torch.zeros(2, dtype=torch.bfloat16)}, {})
+
+
+def test_a_damaged_state_is_named(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, CONFIG)
+    run.save({"weight": torch.zeros(100)}, {"step": 1})
+    path = tmp_path / "state.safetensors"
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(CheckpointError, match=r"state\.safetensors"):
+        run.load()
+
+
+def test_a_save_that_was_interrupted_leaves_the_one_before(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, CONFIG)
+    run.save({"weight": torch.ones(3)}, {"step": 1})
+    (tmp_path / "state.safetensors.partial").write_bytes(b"cut off")
+    loaded = run.load()
+    assert loaded is not None
+    assert loaded[1] == {"step": 1}
+    run.save({"weight": torch.ones(3)}, {"step": 2})
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_metrics_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, CONFIG)
+    run.forget_after(3)  # nothing there is nothing to forget
+    entries = [{"kind": "text"}, {"step": 0}, *({"step": step, "loss": 1 / step} for step in range(1, 6))]
+    for entry in entries:
+        run.log(**entry)
+    run.forget_after(3)
+    assert run.metrics() == entries[:5]
+    run.forget_after(-1)
+    assert run.metrics() == [{"kind": "text"}]
+
+
+def test_a_line_that_was_cut_off_spoils_no_other(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, CONFIG)
+    run.log(step=1)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "lo')
+    assert run.metrics() == [{"step": 1}]
+    gone_on = RunDirectory(tmp_path, CONFIG)
+    gone_on.log(step=2)
+    assert gone_on.metrics() == [{"step": 1}, {"step": 2}]
+
+
+def test_decisions_are_kept(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, CONFIG)
+    assert run.recall("num_steps") is None
+    run.remember("num_steps", 10)
+    run.remember("plan", {"every": 3})
+    gone_on = RunDirectory(tmp_path, CONFIG)
+    assert (gone_on.recall("num_steps"), gone_on.recall("plan")) == (10, {"every": 3})
