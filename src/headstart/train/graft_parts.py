@@ -112,8 +112,9 @@ class TapBatches:
         return self._cache.batch(windows, indices, self._columns)
 
     def singly(self, windows: Windows, count: int) -> list[TrainingBatch]:
-        """The first windows, one a batch; `count` at most."""
-        return [self.batch(windows, [index]) for index in range(min(count, len(windows)))]
+        """Windows from all over the text, one a batch; `count` at most. Packed, the longest documents stand first."""
+        count = min(count, len(windows))
+        return [self.batch(windows, [place * len(windows) // count]) for place in range(count)]
 
 
 def make_heads(
