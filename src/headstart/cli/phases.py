@@ -83,7 +83,7 @@ class PhaseProgress:
             print(f"{label}: {share}, {self._time_left(label, done, total, now)}{note}", file=sys.stderr, flush=True)
             return
         if is_new:
-            self._tasks[label] = self._bars.add_task(label, total=total, completed=done, note=note)
+            self._tasks[label] = self._bars.add_task(label, total=total, note=note)
         self._bars.update(self._tasks[label], completed=done, total=total, note=note, refresh=True)
 
     def _time_left(self, label: str, done: float, total: float, now: float) -> str:
