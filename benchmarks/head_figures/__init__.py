@@ -1,0 +1,1 @@
+"""What trained heads are worth: the parts of `benchmarks/heads.py`."""
