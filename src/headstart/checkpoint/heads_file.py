@@ -204,11 +204,13 @@ def _vocabulary_problem(ids: NDArray[np.int32], vocab_size: int) -> str | None:
 def _refuse_other_formats(path: Path) -> None:
     try:
         with path.open("rb") as file:
-            start = file.read(4)
+            start = file.read(9)
     except OSError as error:
         raise CheckpointError(
             f"{path}: the file cannot be read ({error}). Check the path and its permissions."
         ) from error
+    if start.endswith(b"{"):
+        return  # a safetensors header; the length before it may begin with any byte
     for magic, words in _OTHER_FORMATS:
         if start.startswith(magic):
             raise CheckpointError(f"{path}: {words}, but heads come as *{HEADS_SUFFIX}. Give such a file.")

@@ -317,6 +317,14 @@ def test_other_formats_are_told(tmp_path: Path, start: bytes, message: str) -> N
         open_heads(tmp_path / "x")
 
 
+def test_a_header_of_any_length_is_read(tmp_path: Path) -> None:
+    # its length comes first, and may begin with the byte that a pickle begins with
+    for length in range(0, 256, 8):
+        recipe = {"padding": "x" * length}
+        write_heads(tmp_path / "x", replace(HEADER, recipe=recipe), some_weights(), VOCABULARY)
+        assert open_heads(tmp_path / "x").header.recipe == recipe
+
+
 def test_no_file_at_all(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="cannot be read"):
         open_heads(tmp_path / "none")
