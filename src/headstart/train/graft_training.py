@@ -122,6 +122,7 @@ class GraftTraining:
         known = self._run.recall("plan")
         plan = None if known is None else Plan(**known)
         if saved is None:
+            self._report.tell("training", 0, 1, "measuring what the heads begin with")  # a time without other news
             plan = plan or self._make_plan()
             self._run.remember("plan", asdict(plan))
             self._follow(plan)
