@@ -8,7 +8,7 @@ affair: an `Attend` is given queries, keys and values of each attention.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,6 +40,9 @@ from headstart.checkpoint import Checkpoint
 
 PADDING = -1
 
+# rows of a chain's attention at once: few enough to skip keys after them, enough for products of full speed
+_QUERY_ROWS = 192
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextBatch:
@@ -47,7 +50,7 @@ class TextBatch:
 
     Attributes:
         tokens: int64 [B, T].
-        documents: int64 [B, T], number of the document within the row, `PADDING` where there is none.
+        documents: int64 [B, T], `PADDING` where there is none; a run of equal numbers is a document.
         positions: int64 [B, T], position within the document; 0 in padding.
     """
 
@@ -59,21 +62,12 @@ class TextBatch:
         """bool [B, T]: whether a row has no token before it."""
         return self.positions == 0
 
-    def visible(self, *, behind: int = 0, window: int = 0) -> Tensor:
-        """bool [B, 1, T, T]: which keys (last) a row (next to last) sees.
-
-        Args:
-            behind: keys nearer than this many positions are hidden.
-            window: positions seen at most, 0 for all.
-        """
-        length = self.tokens.shape[1]
-        row = torch.arange(length, device=self.tokens.device)
-        distance = row[:, None] - row[None, :]
-        seen = distance >= behind
-        if window:
-            seen = seen & (distance < window)
-        same = (self.documents[:, :, None] == self.documents[:, None, :]) & (self.documents >= 0)[:, :, None]
-        return (same & seen)[:, None]
+    def runs(self) -> list[tuple[int, bool]]:
+        """Lengths of the runs of rows that belong together, all windows after each other, and whether it is padding."""
+        window = torch.arange(len(self.tokens), device=self.tokens.device)[:, None].expand_as(self.documents)
+        rows = torch.stack([window, self.documents], 2).flatten(0, 1)
+        kinds, lengths = torch.unique_consecutive(rows, dim=0, return_counts=True)
+        return [(length, document < 0) for length, document in zip(lengths.tolist(), kinds[:, 1].tolist(), strict=True)]
 
 
 class Attend(Protocol):
@@ -97,21 +91,25 @@ class CausalAttention:
 
     def __init__(self, batch: TextBatch) -> None:
         """For the rows of a batch."""
-        self._batch = batch
-        self._visible: dict[int, Tensor] = {}
+        self._runs = batch.runs()
         self.stored: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, operation: Attention, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """See `Attend`."""
         self.stored[operation.layer] = (k, v)
-        mask = self._visible.get(operation.window)
-        if mask is None:
-            # padding sees itself, for a row that sees nothing has no mean
-            own = torch.eye(q.shape[2], dtype=torch.bool, device=q.device)
-            mask = self._visible[operation.window] = self._batch.visible(window=operation.window) | own
-        return functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, scale=operation.scale, enable_gqa=k.shape[1] != q.shape[1]
-        )
+
+        def mix(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            length = q.shape[1]
+            far = bool(operation.window) and length > operation.window
+            mask = _sees(length, length, 0, 0, q.device) if far else None
+            if mask is not None:
+                mask = mask.triu(1 - operation.window)
+            return functional.scaled_dot_product_attention(
+                q[None], k[None], v[None], attn_mask=mask, is_causal=not far, scale=operation.scale,
+                enable_gqa=len(k) != len(q),
+            )[0]  # fmt: skip
+
+        return _by_document(self._runs, mix, q, k, v)
 
 
 class ChainAttention:
@@ -123,36 +121,90 @@ class ChainAttention:
 
     def __init__(self, batch: TextBatch, first: CausalAttention) -> None:
         """After depth 1 has run, whose keys and values `first` remembers."""
-        self._batch = batch
+        self._runs = batch.runs()
         self._first = first
         self._depth = 1
-        self._visible = torch.empty(0)
         self._chain: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
     def deepen(self) -> None:
         """Go on to the next depth."""
         self._depth += 1
-        self._visible = self._batch.visible(behind=self._depth - 1)
 
     def __call__(self, operation: Attention, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """See `Attend`."""
         if operation.window:
             raise NotImplementedError("unrolled heads see their whole text")
-        group = q.shape[1] // k.shape[1]
-        first_k, first_v = (x.repeat_interleave(group, 1) for x in self._first.stored[operation.layer])
         chain = self._chain.setdefault(operation.layer, [])
-        chain.append((k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)))
+        chain.append((k, v))
         # depth d of the chain stands j - d rows before
-        own = [tuple(_moved(x, self._depth - 2 - index) for x in pair) for index, pair in enumerate(chain)]
-        q = q * operation.scale
-        text_scores = (q @ first_k.transpose(2, 3)).masked_fill(~self._visible, -math.inf)  # [B, H, T, T]
-        chain_scores = torch.stack([(q * key).sum(3) for key, _ in own], 3)  # [B, H, T, j - 1]
-        weights = torch.cat([text_scores, chain_scores.to(text_scores.dtype)], 3).softmax(3)
-        length = q.shape[2]
-        mixed = weights[..., :length] @ first_v
-        for index, (_, value) in enumerate(own):
-            mixed = mixed + weights[..., length + index, None] * value
-        return mixed
+        keys, values = (
+            [_moved(pair[side], self._depth - 2 - index) for index, pair in enumerate(chain)] for side in (0, 1)
+        )
+        behind = self._depth - 1
+
+        def mix(q: Tensor, first_k: Tensor, first_v: Tensor, *own: Tensor) -> Tensor:
+            return _mix_chain(behind, q, first_k, first_v, own[: len(keys)], own[len(keys) :])
+
+        return _by_document(self._runs, mix, q * operation.scale, *self._first.stored[operation.layer], *keys, *values)
+
+
+def _mix_chain(
+    behind: int, q: Tensor, first_k: Tensor, first_v: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
+) -> Tensor:
+    """Attention within one document, some rows at a time, so that keys after them are not looked at.
+
+    Args:
+        behind: keys of depth 1 nearer than this many rows are hidden.
+        q: [heads, T, head_dim], scaled.
+        first_k, first_v: [kv_heads, T, head_dim], of depth 1.
+        keys, values: the same of each row's own chain, depth 2, 3, ...
+
+    Returns:
+        [heads, T, head_dim].
+    """
+    outputs = []
+    begin = 0
+    for q_rows in q.unflatten(0, (len(first_k), -1)).split(_QUERY_ROWS, 2):  # [kv_heads, group, R, head_dim]
+        end = begin + q_rows.shape[2]
+        seen = max(end - behind, 0)
+        scores = (q_rows.flatten(1, 2) @ first_k[:, :seen].transpose(1, 2)).unflatten(1, q_rows.shape[1:3])
+        scores = scores.masked_fill(~_sees(end - begin, seen, begin, behind, q.device), -math.inf)
+        own = [(q_rows * key[:, None, begin:end]).sum(3, keepdim=True) for key in keys]
+        weights = torch.cat([scores, *own], 3).softmax(3)
+        mixed = (weights[..., :seen].flatten(1, 2) @ first_v[:, :seen]).unflatten(1, q_rows.shape[1:3])
+        for index, value in enumerate(values):
+            mixed = mixed + weights[..., seen + index, None] * value[:, None, begin:end]
+        outputs.append(mixed)
+        begin = end
+    return torch.cat(outputs, 2).flatten(0, 1)
+
+
+def _sees(num_rows: int, num_keys: int, first_row: int, behind: int, device: torch.device) -> Tensor:
+    """bool [rows, keys]: key s is seen by row t if s <= t - behind."""
+    return torch.ones(num_rows, num_keys, dtype=torch.bool, device=device).tril(first_row - behind)
+
+
+def _by_document(runs: Sequence[tuple[int, bool]], mix: Callable[..., Tensor], *values: Tensor) -> Tensor:
+    """What `mix` makes of each document's rows; most of a window is hidden from most of its rows.
+
+    Args:
+        runs: see `TextBatch.runs`.
+        mix: from and to [heads, rows, head_dim].
+        values: [B, heads, T, head_dim].
+
+    Returns:
+        [B, heads, T, head_dim]; zeros in padding.
+    """
+    lengths = [length for length, _ in runs]
+    # a split's gradient is put together once, a slice's is a tensor of the whole size for each
+    split = [value.transpose(1, 2).flatten(0, 1).split(lengths) for value in values]
+    mixed = []
+    for (_, padding), *pieces in zip(runs, *split, strict=True):
+        if padding:
+            mixed.append(torch.zeros_like(pieces[0]))
+        else:
+            mixed.append(mix(*(piece.transpose(0, 1) for piece in pieces)).transpose(0, 1))
+    return torch.cat(mixed).unflatten(0, (len(values[0]), -1)).transpose(1, 2)
 
 
 def _moved(x: Tensor, rows: int) -> Tensor:

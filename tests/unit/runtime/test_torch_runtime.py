@@ -105,15 +105,8 @@ def test_what_was_kept_moves_to_the_row_after_it_within_a_document() -> None:
     assert not shifted(kept, batch)[0, 6:].any()
 
 
-@pytest.mark.parametrize(
-    ("behind", "window", "expected"),
-    [
-        (0, 0, ["x....", "xx...", "xxx..", "...x.", "....."]),
-        (1, 0, [".....", "x....", "xx...", ".....", "....."]),
-        (0, 2, ["x....", "xx...", ".xx..", "...x.", "....."]),
-    ],
-)
-def test_who_sees_whom(behind: int, window: int, expected: list[str]) -> None:
-    """Two documents of 3 and 1 tokens, and padding."""
-    visible = packed([[1, 2, 3], [4]], 5).visible(behind=behind, window=window)
-    assert ["".join(".x"[int(seen)] for seen in row) for row in visible[0, 0]] == expected
+def test_a_run_of_equal_numbers_is_a_document() -> None:
+    """In each window for itself, even if the number goes on in the next one."""
+    documents = torch.tensor([[0, 0, 1, PADDING, PADDING], [PADDING, 1, 1, 1, 0]])
+    batch = TextBatch(torch.zeros_like(documents), documents, torch.zeros_like(documents))
+    assert batch.runs() == [(2, False), (1, False), (2, True), (1, True), (3, False), (1, False)]

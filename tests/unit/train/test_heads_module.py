@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor  # noqa: E402
 
 from headstart.errors import ConfigError  # noqa: E402
+from headstart.runtime import torch_runtime  # noqa: E402
 from headstart.testing.tiny_heads import TINY_HEADS  # noqa: E402
 
 DEPTH = 3
@@ -45,6 +46,18 @@ def test_packed_documents_are_run_as_if_alone(name: str, lab: Any) -> None:
     assert len({tuple(rows.shape) for rows in packed[0]}) > 1
     for window in (max(LENGTHS), 2 * sum(LENGTHS)):
         torch.testing.assert_close(weighted_outputs(lab, heads, window), packed, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_how_many_rows_of_a_chain_are_mixed_at_once_does_not_matter(
+    name: str, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = lab.heads(name)
+    expected = weighted_outputs(lab, heads, window=sum(LENGTHS))
+    for rows in (1, 4):
+        monkeypatch.setattr(torch_runtime, "_QUERY_ROWS", rows)
+        found = weighted_outputs(lab, heads, window=sum(LENGTHS))
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", TINY_HEADS)
