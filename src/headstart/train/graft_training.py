@@ -147,6 +147,8 @@ class GraftTraining:
         """As many steps as were asked for; with a time limit, at most as many as fit into what is left of it."""
         num_steps = self._config.num_steps(self._num_windows)
         num_measured = self._config.checkpoints
+        if self._clock.left_s <= 0:
+            return Plan(num_steps=1, measure_every=1)
         if self._clock.limit_s is not None:
             measure_s, step_s = self._try_out()
             left = self._clock.left_s - measure_s  # there is one at the beginning as well

@@ -175,7 +175,7 @@ class HeadsTrainer:
             self._heads.zero_grad()
             raise HeadstartError(
                 f"Step {self.step + 1}: the loss is {total} and the gradient's norm {norm}. Training stops before they "
-                "reach the weights; go on from the last checkpoint with a lower learning rate."
+                "reach the weights; begin another run with a lower learning rate."
             )
         self._optimiser.step(schedule(self.step, config.num_steps, config.warmup_steps))
         self.step += 1

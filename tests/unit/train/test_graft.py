@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 from headstart import Engine, SamplingParams  # noqa: E402
 from headstart.checkpoint import open_checkpoint  # noqa: E402
 from headstart.checkpoint.heads_file import open_heads  # noqa: E402
+from headstart.checkpoint.safetensors import read_safetensors_header  # noqa: E402
 from headstart.errors import CheckpointError, ConfigError, HeadstartError  # noqa: E402
 from headstart.testing.tiny_models import write_tiny_gguf  # noqa: E402
 from headstart.train.graft import GraftResult, graft  # noqa: E402
@@ -68,6 +69,11 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 
 def without_speed(run: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in line.items() if key != "tokens_per_s"} for line in metrics(run)]
+
+
+def step_of_state(run: Path) -> int:
+    metadata, _ = read_safetensors_header(run / "state.safetensors")
+    return int(json.loads(metadata["progress"])["step"])
 
 
 def stop_at(phase: str, done: float) -> tuple[Callable[[Progress], None], Callable[[], bool]]:
@@ -141,6 +147,8 @@ def test_a_run_that_is_stopped_in_every_phase_ends_as_one_that_is_not(
     for phase, done in (("writing", 500.0), ("reading", 5.0), ("training", 1.0), ("training", 3.0), ("training", 4.0)):
         show, should_stop = stop_at(phase, done)
         assert graft(model, tmp_path, SMALL, PROMPTS, show=show, should_stop=should_stop) is None
+        if phase == "training":  # no step that was taken is taken again
+            assert step_of_state(tmp_path) == done
     result = graft(model, tmp_path, SMALL, PROMPTS)
     assert result is not None
     assert (result.measured, result.step) == (expected.measured, expected.step)
