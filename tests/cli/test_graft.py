@@ -186,6 +186,24 @@ def test_away_from_a_terminal_phases_are_lines(monkeypatch: pytest.MonkeyPatch) 
     ]
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_every_phase_keeps_its_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with redirect_stderr(Terminal()) as err, PhaseProgress() as bars:
+        bars.show("Writing", 4, 4, "9 tokens/s")
+        bars.show("Training", 1, 4, "loss [3.5]")
+    last = err.getvalue().rsplit("Writing", 1)[-1]
+    assert "100 %" in last
+    assert "9 tokens/s" in last
+    assert "25 %" in last.split("Training")[1]
+    assert "loss [3.5]" in last
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"), [(3.4, "3 s"), (29.0, "29 s"), (60.0, "1 min"), (3599.0, "1 h 0 min"), (7500.0, "2 h 5 min")]
 )
