@@ -164,14 +164,15 @@ def _mix_chain(
     """
     outputs = []
     begin = 0
-    for q_rows in q.unflatten(0, (len(first_k), -1)).split(_QUERY_ROWS, 2):  # [kv_heads, group, R, head_dim]
+    groups = torch.unflatten(q, 0, (len(first_k), -1))
+    for q_rows in torch.split(groups, _QUERY_ROWS, 2):  # [kv_heads, group, R, head_dim]
         end = begin + q_rows.shape[2]
         seen = max(end - behind, 0)
-        scores = (q_rows.flatten(1, 2) @ first_k[:, :seen].transpose(1, 2)).unflatten(1, q_rows.shape[1:3])
+        scores = torch.unflatten(q_rows.flatten(1, 2) @ first_k[:, :seen].transpose(1, 2), 1, q_rows.shape[1:3])
         scores = scores.masked_fill(~_sees(end - begin, seen, begin, behind, q.device), -math.inf)
         own = [(q_rows * key[:, None, begin:end]).sum(3, keepdim=True) for key in keys]
         weights = torch.cat([scores, *own], 3).softmax(3)
-        mixed = (weights[..., :seen].flatten(1, 2) @ first_v[:, :seen]).unflatten(1, q_rows.shape[1:3])
+        mixed = torch.unflatten(weights[..., :seen].flatten(1, 2) @ first_v[:, :seen], 1, q_rows.shape[1:3])
         for index, value in enumerate(values):
             mixed = mixed + weights[..., seen + index, None] * value[:, None, begin:end]
         outputs.append(mixed)
@@ -197,14 +198,14 @@ def _by_document(runs: Sequence[tuple[int, bool]], mix: Callable[..., Tensor], *
     """
     lengths = [length for length, _ in runs]
     # a split's gradient is put together once, a slice's is a tensor of the whole size for each
-    split = [value.transpose(1, 2).flatten(0, 1).split(lengths) for value in values]
+    split = [value.transpose(1, 2).flatten(0, 1).split_with_sizes(lengths) for value in values]
     mixed = []
     for (_, padding), *pieces in zip(runs, *split, strict=True):
         if padding:
             mixed.append(torch.zeros_like(pieces[0]))
         else:
             mixed.append(mix(*(piece.transpose(0, 1) for piece in pieces)).transpose(0, 1))
-    return torch.cat(mixed).unflatten(0, (len(values[0]), -1)).transpose(1, 2)
+    return torch.unflatten(torch.cat(mixed), 0, (len(values[0]), -1)).transpose(1, 2)
 
 
 def _moved(x: Tensor, rows: int) -> Tensor:
@@ -311,7 +312,9 @@ def load_weights(
 
 
 def _rms_norm(x: Tensor, weight: Tensor, eps: float, span: int) -> Tensor:
-    parts = x.unflatten(2, (-1, span)).float() if x.dtype == torch.bfloat16 else x.unflatten(2, (-1, span))
+    parts = torch.unflatten(x, 2, (-1, span))
+    if x.dtype == torch.bfloat16:
+        parts = parts.float()
     normed = parts * torch.rsqrt(parts.square().mean(3, keepdim=True) + eps)
     return (normed * weight).flatten(2).to(x.dtype)
 
@@ -325,7 +328,7 @@ def _turns(rotary: RotaryConfig, positions: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _rotate(x: Tensor, head_dim: int, cosine: Tensor, sine: Tensor) -> Tensor:
-    heads = x.unflatten(2, (-1, head_dim)).transpose(1, 2)  # [B, H, T, D]
+    heads = torch.unflatten(x, 2, (-1, head_dim)).transpose(1, 2)  # [B, H, T, D]
     half = cosine.shape[3]
     cosine, sine = cosine.to(x.dtype), sine.to(x.dtype)
     first, second, rest = heads[..., :half], heads[..., half : 2 * half], heads[..., 2 * half :]
@@ -335,7 +338,7 @@ def _rotate(x: Tensor, head_dim: int, cosine: Tensor, sine: Tensor) -> Tensor:
 
 def _attention(operation: Attention, values: Mapping[Value, Tensor], attend: Attend) -> Tensor:
     q, k, v = (
-        values[value].unflatten(2, (-1, operation.head_dim)).transpose(1, 2)
+        torch.unflatten(values[value], 2, (-1, operation.head_dim)).transpose(1, 2)
         for value in (operation.q, operation.k, operation.v)
     )
     return attend(operation, q, k, v).transpose(1, 2).flatten(2)

@@ -177,7 +177,7 @@ class _Settings:
     def chunks(self) -> Iterator[Tensor]:
         """Indices of rows that count for some guess, int64, a chunk at a time."""
         counted = torch.stack(self.row_weights).any(0).nonzero()[:, 0]
-        return iter(counted.split(self.chunk_rows)) if counted.numel() else iter(())
+        return iter(torch.split(counted, self.chunk_rows)) if counted.numel() else iter(())
 
 
 class _Guess:
@@ -225,7 +225,7 @@ class _ChunkedLosses(torch.autograd.Function):
         return tuple(results)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         if ctx.gradients is None:
             raise RuntimeError("the gradients of this loss were given out already: run its forward pass again")
