@@ -125,11 +125,9 @@ def _open_heads(draft: str, checkpoint: Checkpoint) -> FittedHeads | None:
         return open_fitting_heads(Path(draft.removeprefix(_HEADS)), checkpoint)
     if draft not in ("auto", "heads"):
         return None
-    path = find_heads(checkpoint)
-    if path is not None:
-        return open_fitting_heads(path, checkpoint)
-    if draft == "auto":
-        return None
+    found = find_heads(checkpoint)
+    if found is not None or draft == "auto":
+        return found
     raise ConfigError(
         f"draft = 'heads': there are none for this model: neither {heads_place(checkpoint)}, nor any among those that "
         "ship with this package that fit. Name a file (heads:FILE), train some (headstart graft), or use draft = "
@@ -138,5 +136,5 @@ def _open_heads(draft: str, checkpoint: Checkpoint) -> FittedHeads | None:
 
 
 def _load_heads(trunk: NativeTrunk, checkpoint: Checkpoint, heads: FittedHeads) -> NativeHeads:
-    weights = {name: heads.file.tensor(name).dequantize() for name in heads.file.shapes}
+    weights = {name: heads.file.tensor(name) for name in heads.file.shapes}
     return load_heads(trunk, checkpoint, heads.config, weights, heads.file.vocabulary)

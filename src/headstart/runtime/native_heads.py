@@ -33,7 +33,7 @@ def load_heads(
     trunk: NativeTrunk,
     trunk_checkpoint: Checkpoint,
     config: HeadsConfig,
-    weights: Mapping[str, Floats],
+    weights: Mapping[str, Floats] | Mapping[str, Tensor],
     vocabulary: NDArray[np.int32] | None = None,
     weight_format: HeadsWeightFormat = "int8",
 ) -> NativeHeads:
@@ -43,7 +43,8 @@ def load_heads(
         trunk: loaded with the taps that the heads read.
         trunk_checkpoint: the file it was loaded from; a reduced unembedding is taken from there.
         config: of the heads.
-        weights: float32, their own, by name; [out, in] for matrices.
+        weights: their own, by name, [out, in] for matrices: float32 arrays, or tensors of a heads file, of which
+            quantised ones stay as they are.
         vocabulary: int32 [draft_vocab_size], the ids that they guess, if not all of the trunk's.
         weight_format: of their own matrices; "int8" rounds by groups of 32 inputs. Borrowed ones stay as the trunk
             has them; the rows of a reduced unembedding as the file has them, or, of a float file, in this format.
@@ -69,7 +70,7 @@ def load_heads(
         if name.startswith(_BORROWED):
             loader.borrow(name)
         else:
-            loader.add_own(name, weights[name])
+            loader.add_own(_as_tensor(name, weights[name]))
     stages = [
         (loader.compile(stage.program, program.num_layers), stage.reads, -1 if stage.writes is None else stage.writes,
          stage.on_text)
@@ -111,7 +112,9 @@ def _check_vocabulary(config: HeadsConfig, trunk_vocab_size: int, vocabulary: ND
         raise CheckpointError(f"The draft vocabulary names the token {ids[counts > 1][0]} more than once.")
 
 
-def _check_weights(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, Floats]) -> None:
+def _check_weights(
+    shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, Floats] | Mapping[str, Tensor]
+) -> None:
     for name, shape in shapes.items():
         if name not in weights:
             raise CheckpointError(f"The heads' weight {name!r} is missing.")
@@ -123,6 +126,13 @@ def _check_weights(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, 
     for name in weights:
         if name not in shapes:
             raise CheckpointError(f"The heads' weight {name!r} has no place in heads of this description.")
+
+
+def _as_tensor(name: str, weight: Floats | Tensor) -> Tensor:
+    if isinstance(weight, Tensor):
+        return weight
+    contiguous = np.ascontiguousarray(weight, np.float32)
+    return Tensor(name, contiguous.shape, "F32", contiguous.reshape(-1).view(np.uint8))
 
 
 class _Loader:
@@ -142,14 +152,12 @@ class _Loader:
         self._holder = _native.Program.beside(trunk.native)
         self._indices = WeightIndices({}, {})
 
-    def add_own(self, name: str, values: Floats) -> None:
+    def add_own(self, tensor: Tensor) -> None:
         """A weight of the heads; a matrix if it has two dimensions."""
-        contiguous = np.ascontiguousarray(values, np.float32)
-        if values.ndim == 1:
-            self._indices.vectors[name] = self._holder.add_vector(contiguous)
-            return
-        tensor = Tensor(name, contiguous.shape, "F32", contiguous.reshape(-1).view(np.uint8))
-        self._indices.matrices[name] = add_tensor(self._holder, tensor, self._format)
+        if len(tensor.shape) == 1:
+            self._indices.vectors[tensor.name] = self._holder.add_vector(tensor.dequantize())
+        else:
+            self._indices.matrices[tensor.name] = add_tensor(self._holder, tensor, self._format)
 
     def borrow(self, name: str) -> None:
         """A weight of the trunk."""

@@ -69,8 +69,11 @@ def open_fitting_heads(path: Path, checkpoint: Checkpoint) -> FittedHeads:
         CheckpointError: the file is damaged, does not fit, or lacks weights; it says which.
         UnsupportedError: a model that this build cannot run.
     """
-    file = open_heads(path)
-    identity = identify_trunk(checkpoint)
+    return _fitted(open_heads(path), checkpoint, identify_trunk(checkpoint))
+
+
+def _fitted(file: HeadsFile, checkpoint: Checkpoint, identity: TrunkIdentity) -> FittedHeads:
+    path = file.path
     if mismatches := file.header.trunk.mismatches(identity):
         raise CheckpointError(
             f"{path}: the heads were trained for {file.header.trunk.name}; this model is {identity.name}, and they do "
@@ -86,8 +89,8 @@ def open_fitting_heads(path: Path, checkpoint: Checkpoint) -> FittedHeads:
     return FittedHeads(file=file, config=config, notes=file.header.trunk.notes(identity))
 
 
-def find_heads(checkpoint: Checkpoint, *, shipped: Path = SHIPPED_HEADS) -> Path | None:
-    """Where heads for a model are: beside it, or among those that come with this package.
+def find_heads(checkpoint: Checkpoint, *, shipped: Path = SHIPPED_HEADS) -> FittedHeads | None:
+    """Heads for a model: those beside it, or among those that come with this package.
 
     Beside `MODEL.gguf` they are called `MODEL.heads.safetensors`, in a folder
     that is a model `heads.safetensors`. What lies there is meant for this model,
@@ -103,13 +106,14 @@ def find_heads(checkpoint: Checkpoint, *, shipped: Path = SHIPPED_HEADS) -> Path
     """
     beside = heads_place(checkpoint)
     if beside.is_file():
-        open_fitting_heads(beside, checkpoint)
-        return beside
+        return open_fitting_heads(beside, checkpoint)
     candidates = sorted(shipped.glob(f"*{HEADS_SUFFIX}"))
     if not candidates:
         return None  # what a trunk is known by costs some 0.1 s
     identity = identify_trunk(checkpoint)
-    return next((path for path in candidates if not open_heads(path).header.trunk.mismatches(identity)), None)
+    files = (open_heads(path) for path in candidates)
+    fitting = next((file for file in files if not file.header.trunk.mismatches(identity)), None)
+    return None if fitting is None else _fitted(fitting, checkpoint, identity)
 
 
 def heads_place(checkpoint: Checkpoint) -> Path:

@@ -24,6 +24,9 @@ from headstart.train.losses import RowLosses, TrunkLogits, evaluate_rows
 # [256, 8192] float32 is 8 MiB: some passes over it stay in the cache, and products are long enough to run at full speed
 CHUNK_ROWS = 256
 
+# tokens among which the likeliest is looked for again where products were rounded
+_RECHECKED = 4
+
 
 class TrunkSource(Protocol):
     """Where the trunk's logits of some rows come from: `TrunkLogits` or `TrunkStates`."""
@@ -156,8 +159,17 @@ def log_normaliser(states: Tensor, unembedding: Tensor, chunk_rows: int = CHUNK_
     for rows in torch.split(states, chunk_rows):
         logits = rows.to(unembedding.dtype) @ unembedding.t()
         normalisers.append((logits if logits.dtype == torch.float64 else logits.float()).logsumexp(-1))
-        likeliest.append(logits.argmax(-1))
+        likeliest.append(_likeliest(rows, unembedding, logits))
     return torch.cat(normalisers), torch.cat(likeliest)
+
+
+def _likeliest(states: Tensor, unembedding: Tensor, logits: Tensor) -> Tensor:
+    """The argmax [M] of logits [M, V] that bfloat16 may have rounded to ties: at 26 it knows eighths only."""
+    if logits.dtype != torch.bfloat16:
+        return logits.argmax(-1)
+    nearest = logits.topk(min(_RECHECKED, logits.shape[1])).indices.sort().values  # a tie goes to the lowest id
+    exact = torch.einsum("mh,mch->mc", states.to(unembedding.dtype).float(), unembedding[nearest].float())
+    return nearest.gather(1, exact.argmax(-1, keepdim=True))[:, 0]
 
 
 def _product_dtype(unembedding: Tensor) -> torch.dtype:

@@ -250,11 +250,17 @@ def test_a_description_that_means_nothing_is_refused(
 # ---- finding heads ----------------------------------------------------------------------------
 
 
+def found_at(model: Checkpoint, **folders: Path) -> Path:
+    found = find_heads(model, **folders)
+    assert found is not None
+    return found.file.path
+
+
 def test_heads_beside_a_file(tmp_path: Path, model: Checkpoint) -> None:
     assert find_heads(model, shipped=tmp_path / "none") is None
     path = make_heads(tmp_path / "tiny.Q8_0.heads.safetensors", model)
     assert heads_place(model) == path
-    assert find_heads(model, shipped=tmp_path / "none") == path
+    assert found_at(model, shipped=tmp_path / "none") == path
 
 
 @pytest.mark.parametrize("weights_name", ["model.safetensors", "weights.safetensors"])
@@ -265,7 +271,7 @@ def test_heads_in_a_folder_are_no_part_of_the_model(tmp_path: Path, model: Check
     path = make_heads(folder / "heads.safetensors", checkpoint)
     again = open_checkpoint(folder)
     assert again.tensors.keys() == checkpoint.tensors.keys()
-    assert find_heads(again) == path
+    assert found_at(again) == path
 
 
 def test_heads_do_not_make_a_folder_with_a_gguf_file_another_model(tmp_path: Path, model: Checkpoint) -> None:
@@ -287,6 +293,6 @@ def test_of_shipped_heads_the_first_that_fits(tmp_path: Path, model: Checkpoint)
     assert find_heads(model, shipped=shipped) is None
     fitting = make_heads(shipped / "b.heads.safetensors", model)
     make_heads(shipped / "c.heads.safetensors", model)
-    assert find_heads(model, shipped=shipped) == fitting
+    assert found_at(model, shipped=shipped) == fitting
     beside = make_heads(heads_place(model), model)
-    assert find_heads(model, shipped=shipped) == beside
+    assert found_at(model, shipped=shipped) == beside

@@ -1,4 +1,4 @@
-"""Several guesses at the same rows in one go, against one call for each."""
+"""Several guesses at the same rows in one go, against one call for each; and the trunk's likeliest token."""
 
 from __future__ import annotations
 
@@ -94,3 +94,15 @@ def test_guesses_with_a_trained_unembedding_may_not() -> None:
     losses = Case().together()
     with pytest.raises(RuntimeError, match="added up"):
         (losses[0].loss + 2 * losses[1].loss + losses[2].loss).backward()
+
+
+def test_the_likeliest_token_is_found_among_logits_that_bfloat16_rounds_to_one_value() -> None:
+    """26 and 26.05 are one number there; on real text every 25th likeliest token would be another."""
+    unembedding = torch.zeros(8, 4)
+    unembedding[1] = torch.tensor([26.0, 0, 0, 0])
+    unembedding[5] = torch.tensor([26.0, 0.046875, 0, 0])
+    unembedding[6] = torch.tensor([26.0, 0.046875, 0, 0])
+    states = torch.tensor([[1.0, 1, 0, 0], [1.0, -1, 0, 0], [1.0, 0, 0, 0]])
+    assert (states.bfloat16() @ unembedding.bfloat16().T)[0, 1] == (states.bfloat16() @ unembedding.bfloat16().T)[0, 5]
+    _, likeliest = log_normaliser(states, unembedding.bfloat16())
+    assert likeliest.tolist() == [5, 1, 1]
