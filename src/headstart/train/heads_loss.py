@@ -64,7 +64,7 @@ class HeadsLossConfig:
     """How depths and terms weigh.
 
     Attributes:
-        mix: terms of a row.
+        mix: terms of a row; the label of cross-entropy is the trunk's likeliest token, whatever the text drew.
         depth_weights: of depth 1, 2, ...
         feature_weight: of the regression on the trunk's next state (EAGLE-1), on top of the mix.
     """
