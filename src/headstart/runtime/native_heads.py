@@ -112,9 +112,7 @@ def _check_vocabulary(config: HeadsConfig, trunk_vocab_size: int, vocabulary: ND
         raise CheckpointError(f"The draft vocabulary names the token {ids[counts > 1][0]} more than once.")
 
 
-def _check_weights(
-    shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, Floats] | Mapping[str, Tensor]
-) -> None:
+def _check_weights(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, Floats] | Mapping[str, Tensor]) -> None:
     for name, shape in shapes.items():
         if name not in weights:
             raise CheckpointError(f"The heads' weight {name!r} is missing.")
