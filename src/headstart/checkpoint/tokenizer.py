@@ -167,6 +167,20 @@ class Tokenizer:
         return None if source is None else hashlib.blake2b(source.encode(), digest_size=16).hexdigest()
 
     @property
+    def special(self) -> SpecialTokens:
+        """The part that single tokens play."""
+        return self._special
+
+    @property
+    def templates(self) -> dict[str, str]:
+        """The sources of all chat templates, by name."""
+        return {name: template.source for name, template in self._templates.items()}
+
+    def backend_json(self) -> str:
+        """Vocabulary and rules as the `tokenizers` library writes them; what `special` says is not among them."""
+        return self._backend.to_str()
+
+    @property
     def chat_template(self) -> str | None:
         """The source of the default chat template, or `None`."""
         template = self._templates.get("default")
