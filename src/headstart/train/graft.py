@@ -12,8 +12,7 @@ Every phase can be interrupted and is taken up where it was.
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,8 @@ from numpy.typing import NDArray
 from headstart.architectures.reading import read_config
 from headstart.checkpoint import Checkpoint, open_checkpoint
 from headstart.checkpoint.heads_file import HeadsHeader, write_heads
-from headstart.checkpoint.json_files import read_json_object
 from headstart.errors import ConfigError
-from headstart.runtime.native import NativeTrunk, load_trunk
+from headstart.runtime.native import load_trunk
 from headstart.runtime.open_heads import identify_trunk
 from headstart.runtime.torch_runtime import load_weights
 from headstart.train.graft_config import GraftConfig
@@ -40,6 +38,7 @@ from headstart.train.graft_parts import (
     make_trunk_head,
     part_text,
 )
+from headstart.train.graft_reading import read_taps
 from headstart.train.graft_text import TEXT_NAME, grow_text, open_text
 from headstart.train.graft_training import GraftTraining, Plan, best_measured
 from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance
@@ -47,13 +46,12 @@ from headstart.train.phases import Reporter, Show, StoppedError
 from headstart.train.prompts import PromptSource, prompts_digest
 from headstart.train.run_clock import RunClock
 from headstart.train.run_directory import RunDirectory
-from headstart.train.taps import TapCache, TapReader, TrunkHead
-from headstart.train.text_store import HEADER_NAME, Document, TextStore
+from headstart.train.text_store import HEADER_NAME, TextStore
 
 HEADS_NAME = "heads.safetensors"
-TAPS_NAME = "taps"
 
-_VALIDATION_WINDOWS = 12
+VALIDATION_WINDOWS = 12
+"""Of the held-out text, at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +128,7 @@ class _Grafting:
         self._checkpoint, self._config, self._prompts = checkpoint, config, prompts
         _, self._trunk_config = read_config(checkpoint)
         self._heads_config = config.heads_config(self._trunk_config)
-        self._settings = config.settings() | {"heads": self._heads_config.to_json(), "prompts": _digest_of(prompts)}
+        self._settings = config.settings() | {"heads": self._heads_config.to_json(), "prompts": text_digest(prompts)}
         self._run = RunDirectory(out, self._settings | {"model": checkpoint.digest()})
         self._clock = RunClock(self._run, config.minutes)
         self._report = Reporter(self._clock, show, should_stop)
@@ -165,7 +163,8 @@ class _Grafting:
         layers = layers_to_read(heads_config, trunk_config)
         trunk = load_trunk(self._checkpoint, threads=config.threads, taps=layers)
         trunk_head = make_trunk_head(weights, trunk_config)
-        cache = self._read(store.path, documents, trunk, trunk_head)
+        runs = [self._prompts, self._run.path] if isinstance(self._prompts, Path) else [self._run.path]
+        cache = read_taps(runs, store.path, documents, self._checkpoint, trunk, trunk_head, self._report)
         batches = TapBatches(cache, heads_config, trunk_config)
         heads = make_heads(heads_config, trunk_config, weights, text, batches, config.seed)
         trainer = make_trainer(heads, config, text, batches, trunk_head)
@@ -181,37 +180,22 @@ class _Grafting:
             header = HeadsHeader(heads=heads_config.to_json(), trunk=identity, recipe=recipe, measured=about)
             write_heads(self._run.path / HEADS_NAME, header, arrays, text.draft_ids)
 
-        judged = batches.singly(text.validation, _VALIDATION_WINDOWS)
+        judged = batches.singly(text.validation, VALIDATION_WINDOWS)
         training = GraftTraining(
             self._run, config, heads, trainer, len(text.windows), judged, meter, self._clock, self._report, write
         )
         return figures | {"num_steps": training.train().num_steps}
 
-    def _read(self, text: Path, documents: Sequence[Document], trunk: NativeTrunk, trunk_head: TrunkHead) -> TapCache:
-        layers = list(trunk.tap_layers)
-        content = f"{self._checkpoint.digest()} {read_json_object(text / HEADER_NAME)['settings']} {layers}"
-        key = hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
-        width = self._trunk_config.hidden_size * len(layers)
-        reader = TapReader(trunk, max(len(document.tokens) for document in documents))
-        cache = TapCache(self._taps_folder(key), documents, reader, trunk_head, width, key)
-        begun, tokens = time.monotonic(), 0
-        while cache.num_read < len(documents):
-            tokens += cache.read_next()
-            rate = tokens / (time.monotonic() - begun)
-            self._report.tell("reading", cache.num_read, len(documents), f"{rate:.0f} tokens/s")
-        return cache
 
-    def _taps_folder(self, key: str) -> Path:
-        """The other run's folder if its taps are those that are needed; else this run's own."""
-        if isinstance(self._prompts, Path):
-            about = self._prompts / TAPS_NAME / "about.json"
-            if about.is_file() and read_json_object(about).get("key") == key:
-                return about.parent
-        return self._run.path / TAPS_NAME
+def text_digest(prompts: PromptSource | Path) -> str:
+    """What tells the text of one run from another's.
 
+    Args:
+        prompts: what the model is asked, or the folder of a run that has a text.
 
-def _digest_of(prompts: PromptSource | Path) -> str:
-    """What tells the text of one run from another's."""
+    Raises:
+        ConfigError: the folder has none.
+    """
     if not isinstance(prompts, Path):
         return prompts_digest(prompts)
     header = prompts / TEXT_NAME / HEADER_NAME

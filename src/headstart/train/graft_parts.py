@@ -146,17 +146,30 @@ def make_trainer(
     heads: HeadsModule, config: GraftConfig, text: TrainingText, batches: TapBatches, trunk_head: TrunkHead
 ) -> HeadsTrainer:
     """A trainer at step 0, whose number of steps is yet to be planned."""
-    loss = HeadsLossConfig(
-        mix=LossMix.parse(config.loss),
-        depth_weights=config.weights_of_depths(),
-        feature_weight=config.feature_weight,
-    )
-    settings = TrainerConfig(
-        num_steps=1, batch_windows=config.batch_windows, learning_rate=config.learning_rate, seed=config.seed
-    )
     unembedding = trunk_head.unembedding
     if heads.vocabulary is not None:
         unembedding = unembedding[heads.vocabulary]
     return HeadsTrainer(
-        heads, unembedding, loss, settings, len(text.windows), lambda indices: batches.batch(text.windows, indices)
+        heads,
+        unembedding,
+        make_loss_config(config),
+        make_trainer_config(config),
+        len(text.windows),
+        lambda indices: batches.batch(text.windows, indices),
+    )
+
+
+def make_loss_config(config: GraftConfig) -> HeadsLossConfig:
+    """What is made small."""
+    return HeadsLossConfig(
+        mix=LossMix.parse(config.loss),
+        depth_weights=config.weights_of_depths(),
+        feature_weight=config.feature_weight,
+    )
+
+
+def make_trainer_config(config: GraftConfig) -> TrainerConfig:
+    """How steps are taken; their number is yet to be planned."""
+    return TrainerConfig(
+        num_steps=1, batch_windows=config.batch_windows, learning_rate=config.learning_rate, seed=config.seed
     )

@@ -74,7 +74,7 @@ class HeadsModule(nn.Module):
         Args:
             config: of the heads.
             trunk_config: of the trunk.
-            trunk_weights: the trunk's, by name; those borrowed are shared, not copied, and never trained.
+            trunk_weights: the trunk's, by name; those borrowed are shared, not copied, and get no gradient.
             vocabulary: int64 [V], ascending; needed if and only if the config has a draft vocabulary.
 
         Raises:
@@ -91,11 +91,10 @@ class HeadsModule(nn.Module):
         self._own = nn.ParameterList()
         self._borrowed: dict[str, Tensor] = {}
         for name, shape in self._shapes().items():
-            if name.startswith(_BORROWED):
-                self._borrowed[name] = self._borrow(name, trunk_weights)
-            else:
+            if not name.startswith(_BORROWED):
                 self._names.append(name)
                 self._own.append(nn.Parameter(torch.ones(shape) if len(shape) == 1 else torch.zeros(shape)))
+        self.borrow()
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         shapes: dict[str, tuple[int, ...]] = {}
@@ -103,12 +102,16 @@ class HeadsModule(nn.Module):
             shapes |= wanted_shapes(stage.program)
         return shapes
 
-    def _borrow(self, name: str, trunk_weights: Mapping[str, Tensor]) -> Tensor:
+    def borrow(self) -> None:
+        """Take what is borrowed as the trunk has it now; needed again whenever the trunk was changed."""
+        self._borrowed = {name: self._borrow(name) for name in self._shapes() if name.startswith(_BORROWED)}
+
+    def _borrow(self, name: str) -> Tensor:
         own_name = name.removeprefix(_BORROWED)
         if own_name == "unembedding":
-            matrix = trunk_weights["embedding" if self.trunk_config.tied else "unembedding"]
+            matrix = self._trunk_weights["embedding" if self.trunk_config.tied else "unembedding"]
             return matrix.detach() if self.vocabulary is None else matrix.detach()[self.vocabulary]
-        return trunk_weights[own_name].detach()
+        return self._trunk_weights[own_name].detach()
 
     def own_weights(self) -> dict[str, nn.Parameter]:
         """The trained weights by name, those of the heads file."""

@@ -1,41 +1,28 @@
-"""The optimiser of heads: Muon for matrices, AdamW for norms and biases, and the learning rate over a run.
+"""The optimisers of heads and of a trunk, and the learning rate over a run.
 
-Muon makes about twice as much of a token as AdamW does here, and its cost, some
-products of the matrices with themselves, is small beside a batch of thousands
-of tokens.
+Heads have Muon for matrices and AdamW for norms and biases. Muon makes about
+twice as much of a token as AdamW does here, and its cost, some products of the
+matrices with themselves, is small beside a batch of thousands of tokens. A
+trunk that is to stay near to where it was has AdamW, which leaves what a
+gradient does not speak of as it is; Muon moves every direction alike.
 
 Source: Jordan et al. 2024 (Muon); the scale of steps as in Liu et al. 2502.16982.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor, nn, optim
 
+_BETAS = (0.9, 0.95)
 
-class HeadsOptimiser:
-    """Both optimisers as one."""
 
-    def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float, weight_decay: float) -> None:
-        """For parameters of any shape.
+class _Optimisers:
+    """Several optimisers as one."""
 
-        Args:
-            parameters: all that is trained.
-            learning_rate: at its highest.
-            weight_decay: of matrices.
-        """
-        self._learning_rate = learning_rate
-        parameters = list(parameters)
-        matrices = [parameter for parameter in parameters if parameter.ndim == 2]
-        vectors = [parameter for parameter in parameters if parameter.ndim != 2]
-        self._parts: list[optim.Optimizer] = []
-        if matrices:
-            self._parts.append(
-                optim.Muon(matrices, lr=learning_rate, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
-            )
-        if vectors:
-            self._parts.append(optim.AdamW(vectors, lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.0))
+    def __init__(self, parts: Sequence[optim.Optimizer], learning_rate: float) -> None:
+        self._parts, self._learning_rate = parts, learning_rate
 
     def step(self, share: float) -> None:
         """Move by the gradients, and clear them.
@@ -68,6 +55,43 @@ class HeadsOptimiser:
                 if int(at) == index:
                     entries.setdefault(int(number), {})[name] = value.clone()
             part.load_state_dict({"state": entries, "param_groups": state["param_groups"]})
+
+
+class HeadsOptimiser(_Optimisers):
+    """Muon for matrices, AdamW for the rest."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float, weight_decay: float) -> None:
+        """For parameters of any shape.
+
+        Args:
+            parameters: all that is trained.
+            learning_rate: at its highest.
+            weight_decay: of matrices.
+        """
+        parameters = list(parameters)
+        matrices = [parameter for parameter in parameters if parameter.ndim == 2]
+        vectors = [parameter for parameter in parameters if parameter.ndim != 2]
+        parts: list[optim.Optimizer] = []
+        if matrices:
+            parts.append(
+                optim.Muon(matrices, lr=learning_rate, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
+            )
+        if vectors:
+            parts.append(optim.AdamW(vectors, lr=learning_rate, betas=_BETAS, weight_decay=0.0))
+        super().__init__(parts, learning_rate)
+
+
+class TrunkOptimiser(_Optimisers):
+    """AdamW without decay, which would draw a finished model towards zero."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> None:
+        """For parameters of any shape.
+
+        Args:
+            parameters: all that is trained.
+            learning_rate: at its highest.
+        """
+        super().__init__([optim.AdamW(parameters, lr=learning_rate, betas=_BETAS, weight_decay=0.0)], learning_rate)
 
 
 def schedule(step: int, num_steps: int, warmup_steps: int, final_share: float = 0.02) -> float:

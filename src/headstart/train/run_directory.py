@@ -27,6 +27,8 @@ from headstart.checkpoint.tensor import Tensor as StoredTensor
 from headstart.errors import CheckpointError, ConfigError
 from headstart.train.whole_files import write_whole
 
+STATE_NAME = "state.safetensors"
+
 _PROGRESS = "progress"
 
 
@@ -117,7 +119,7 @@ class RunDirectory:
             progress: plain JSON data.
         """
         write_safetensors(
-            self.path / "state.safetensors",
+            self.path / STATE_NAME,
             [_stored(name, tensor) for name, tensor in tensors.items()],
             {_PROGRESS: json.dumps(progress)},
         )
@@ -128,17 +130,24 @@ class RunDirectory:
         Raises:
             CheckpointError: the state is damaged.
         """
-        path = self.path / "state.safetensors"
-        if not path.exists():
-            return None
-        metadata, _ = read_safetensors_header(path)
-        if _PROGRESS not in metadata:
-            raise CheckpointError(f"{path} is no state of a run. Remove it to begin anew.")
-        tensors = {
-            name: torch.from_numpy(tensor.data.view(np.float32).reshape(tensor.shape).copy())
-            for name, tensor in read_safetensors(path).items()
-        }
-        return tensors, json.loads(metadata[_PROGRESS])
+        return read_state(self.path) if (self.path / STATE_NAME).exists() else None
+
+
+def read_state(run: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The state in a run's folder: its tensors, and how far the run was.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+    """
+    path = run / STATE_NAME
+    metadata, _ = read_safetensors_header(path)
+    if _PROGRESS not in metadata:
+        raise CheckpointError(f"{path} is no state of a run. Remove it to begin anew.")
+    tensors = {
+        name: torch.from_numpy(tensor.data.view(np.float32).reshape(tensor.shape).copy())
+        for name, tensor in read_safetensors(path).items()
+    }
+    return tensors, json.loads(metadata[_PROGRESS])
 
 
 def _stored(name: str, tensor: Tensor) -> StoredTensor:
