@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from headstart.cli import status
 from headstart.cli.flags import ModelName
 from headstart.cli.graft_flags import GraftFlags, read_prompt_files
+from headstart.cli.graft_joint_flags import JointFlags
 from headstart.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from headstart.train.phases import Progress
     from headstart.train.prompts import PromptSource
 
-_FLAGS = GraftFlags()
+_FLAGS, _JOINT_FLAGS = GraftFlags(), JointFlags()
 
-_LABELS = {"writing": "Writing text", "reading": "Reading it  ", "training": "Training    "}
+_LABELS = {"writing": "Writing text", "reading": "Reading it  ", "training": "Training    ", "joint": "Both at once"}
 _NEEDED = ("torch", "safetensors")
 
 
@@ -51,15 +52,17 @@ def graft(
         Path | None, Parameter(help="Take the text of another run's folder, instead of having one written.")
     ] = None,
     flags: GraftFlags = _FLAGS,
+    joint_flags: JointFlags = _JOINT_FLAGS,
     json: Annotated[bool, Parameter(help="Print nothing but one JSON document.")] = False,
 ) -> int | None:
-    """Train heads for a finished model, which stays as it is.
+    """Train heads for a finished model, which stays as it is unless --joint is given.
 
     The model writes a text, its layers are read along it, and heads learn from that to guess ahead. They are measured
     with the real engine on the way, and the best are kept. Ctrl-C stops at a place from which the same command goes on.
     Needs PyTorch.
     """
     config = flags.to_config(kind)
+    joint = joint_flags.to_config(config)
     if text_of is not None and (prompts or config.text_tokens is not None):
         raise ConfigError(
             "--text-of takes a text as it is; --prompts and --text-tokens have no effect. Leave them out."
@@ -73,6 +76,7 @@ def graft(
     from headstart.cli.phases import PhaseProgress
     from headstart.cli.results import print_json
     from headstart.train.graft import graft as run_graft
+    from headstart.train.joint import graft_jointly
 
     source = model_source(model)
     has_template = open_checkpoint(source).tokenizer().chat_template is not None
@@ -83,7 +87,14 @@ def graft(
             def show(progress: Progress) -> None:
                 bars.show(_LABELS[progress.phase], progress.done, progress.total, progress.note)
 
-            result = run_graft(source, out, config, text, show=show, should_stop=lambda: interrupt.asked)
+            def should_stop() -> bool:
+                return interrupt.asked
+
+            result: GraftResult | None
+            if joint is None:
+                result = run_graft(source, out, config, text, show=show, should_stop=should_stop)
+            else:
+                result = graft_jointly(source, out, joint, text, show=show, should_stop=should_stop)
     except KeyboardInterrupt:  # pressed twice: what is saved is some minutes old
         result = None
     if result is None:
@@ -116,6 +127,8 @@ def _document(model: str, kind: str, result: GraftResult) -> dict[str, object]:
         value = getattr(result, field.name)
         if field.name == "measured":
             document |= value.to_json()
+        elif field.name == "alone":
+            document["alone"] = value.to_json()
         else:
             document[field.name] = str(value) if isinstance(value, Path) else value
     return document
@@ -123,14 +136,23 @@ def _document(model: str, kind: str, result: GraftResult) -> dict[str, object]:
 
 def _account(model: str, kind: str, result: GraftResult) -> str:
     from headstart.cli.phases import spoken_time
+    from headstart.train.joint import JointResult
 
     measured = result.measured
     lines = [
         f"{kind} heads after step {result.step} of {result.num_steps}, from {result.text_tokens} tokens of text, in "
         f"{spoken_time(result.spent_s)}: {result.heads}",
         f"{measured.tau:.2f} tokens a round on prompts that were held out; kept so far: {_shares(measured.survival)}",
-        f"Use them: headstart generate {shlex.quote(model)} PROMPT --draft {shlex.quote(f'heads:{result.heads}')}",
     ]
+    if isinstance(result, JointResult):
+        model = str(result.model_folder)
+        lines.append(
+            f"The model that they are for is a new one, {result.drift:.4f} nats a token from what it was, and writes "
+            f"other words: {model}. Heads for the model as it was reach {result.alone.tau:.2f}."
+        )
+    lines.append(
+        f"Use them: headstart generate {shlex.quote(model)} PROMPT --draft {shlex.quote(f'heads:{result.heads}')}"
+    )
     return "\n".join(lines)
 
 

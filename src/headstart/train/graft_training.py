@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from headstart.train.graft_config import GraftConfig
 from headstart.train.heads_loss import TrainingBatch
 from headstart.train.heads_module import HeadsModule
-from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance
+from headstart.train.measured import MeasuredAcceptance
 from headstart.train.phases import Reporter, StoppedError
 from headstart.train.plot import plot_run
 from headstart.train.run_clock import RunClock
@@ -57,6 +57,13 @@ WriteHeads = Callable[[dict[str, NDArray[np.float32]], MeasuredAcceptance, int, 
 """Told of the best heads so far: their weights, what they reached, after which step, and of which plan."""
 
 
+class Meter(Protocol):
+    """Whatever measures acceptance, such as an `AcceptanceMeter`."""
+
+    def measure(self, weights: Mapping[str, NDArray[np.float32]]) -> MeasuredAcceptance:
+        """What heads of these weights reach."""
+
+
 class GraftTraining:
     """Trains heads in a run's folder, or goes on with it."""
 
@@ -68,10 +75,11 @@ class GraftTraining:
         trainer: HeadsTrainer,
         num_windows: int,
         validation: Sequence[TrainingBatch],
-        meter: AcceptanceMeter,
+        meter: Meter,
         clock: RunClock,
         report: Reporter,
         write_heads: WriteHeads,
+        before_measuring: Callable[[int], None] = lambda step: None,
     ) -> None:
         """Take the parts.
 
@@ -86,10 +94,13 @@ class GraftTraining:
             clock: limits the steps, if it has a limit.
             report: told of each step.
             write_heads: told of the best heads so far.
+            before_measuring: told of the step after which heads are about to be measured; what it raises ends the run
+                with the best heads as they were.
         """
         self._run, self._config, self._heads, self._trainer = run, config, heads, trainer
         self._num_windows, self._validation, self._meter = num_windows, validation, meter
         self._clock, self._report, self._write_heads = clock, report, write_heads
+        self._before_measuring = before_measuring
         self._best = 0.0
         self._saved = time.monotonic()
 
@@ -176,6 +187,7 @@ class GraftTraining:
             step=step,
             **{name: [getattr(depth, name) for depth in depths] for name in ("correct", "acceptance", "loss")},
         )
+        self._before_measuring(step)
         weights = self._weights()
         measured = self._meter.measure(weights)
         self._run.log(kind="measured", step=step, **measured.to_json())

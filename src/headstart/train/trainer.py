@@ -170,14 +170,14 @@ class HeadsTrainer:
             sums.append(found)
         if self.step == 0:
             self._require_gradients()
-        norm = float(nn.utils.clip_grad_norm_(self._heads.parameters(), config.max_gradient_norm))
+        norm = self._clip_gradients()
         if not math.isfinite(total) or not math.isfinite(norm):
-            self._heads.zero_grad()
+            self._clear_gradients()
             raise HeadstartError(
                 f"Step {self.step + 1}: the loss is {total} and the gradient's norm {norm}. Training stops before they "
                 "reach the weights; begin another run with a lower learning rate."
             )
-        self._optimiser.step(schedule(self.step, config.num_steps, config.warmup_steps))
+        self._move(schedule(self.step, config.num_steps, config.warmup_steps))
         self.step += 1
         return StepMetrics(
             step=self.step,
@@ -207,13 +207,24 @@ class HeadsTrainer:
         self._optimiser.restore({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
         self.step = step
 
+    def _clip_gradients(self) -> float:
+        """Scale gradients down to what a step may have; returns their norm before."""
+        return float(nn.utils.clip_grad_norm_(self._heads.parameters(), self.config.max_gradient_norm))
+
+    def _clear_gradients(self) -> None:
+        self._heads.zero_grad()
+
+    def _move(self, share: float) -> None:
+        """Let the optimiser step, at a share of its learning rate."""
+        self._optimiser.step(share)
+
     def _run(self, batch: TrainingBatch, counts: Sequence[int]) -> tuple[Tensor, list[DepthSums]]:
         low_precision = self._unembedding.dtype == torch.bfloat16
         with torch.autocast("cpu", torch.bfloat16, enabled=low_precision):
             return heads_loss(self._heads, batch, self._unembedding, self._loss, counts)
 
     def _counts(self, micro: Sequence[TrainingBatch]) -> list[int]:
-        """Learnt rows of each depth over the whole batch."""
+        """What the batch's means are over: learnt rows of each depth."""
         return [
             sum(int(learnt_rows(self._heads.config, batch, depth).sum()) for batch in micro)
             for depth in range(1, len(self._loss.depth_weights) + 1)
