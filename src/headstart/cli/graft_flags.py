@@ -58,6 +58,13 @@ class GraftFlags:
     feature_weight: Annotated[
         float, Parameter(help="Weight of the regression on the model's own states; eagle only.")
     ] = 0.0
+    first_depth_share: Annotated[
+        float,
+        Parameter(
+            help="Share of the steps, from the first, that train depth 1 alone and so cost less; for one module that "
+            "is unrolled."
+        ),
+    ] = 0.0
     learning_rate: Annotated[float, Parameter(help="At its highest.")] = 2e-3
     window: Annotated[int, Parameter(help="Tokens of a training window, and of a text at most.")] = 1024
     batch: Annotated[int, Parameter(help="Windows of a step.")] = 4
@@ -96,6 +103,7 @@ class GraftFlags:
             window=self.window,
             loss=self.loss,
             depth_weights=self.depth_weights,
+            first_depth_share=self.first_depth_share,
             feature_weight=self.feature_weight,
             learning_rate=self.learning_rate,
             batch_windows=self.batch,

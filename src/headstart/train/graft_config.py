@@ -42,6 +42,8 @@ class GraftConfig:
             `TEXT_TOKENS`, or with `minutes` as many as fit.
         epochs: times that the text is gone through; with `minutes`, at most. By default `EPOCHS`, or with `minutes` as
             many as fit.
+        first_depth_share: share of the steps, from the first, that train depth 1 alone, in [0, 1); unrolled modules
+            only. They cost less, and what is learnt there serves every depth.
         window: tokens of a training window, and of a document at most.
         loss: terms of the loss, see `LossMix.parse`.
         depth_weights: how the losses of depths weigh, see `headstart.train.loss_mix.depth_weights`.
@@ -65,6 +67,7 @@ class GraftConfig:
     minutes: float | None = None
     text_tokens: int | None = None
     epochs: float | None = None
+    first_depth_share: float = 0.0
     window: int = 1024
     loss: str = "kl"
     depth_weights: str = "decay:0.8"
@@ -84,6 +87,13 @@ class GraftConfig:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise ConfigError(f"{name} = {value}: it must be a finite number above 0.")
+        if not 0.0 <= self.first_depth_share < 1.0:
+            raise ConfigError(f"first_depth_share = {self.first_depth_share}: it must be at least 0 and below 1.")
+        if self.first_depth_share and (self.kind in ("medusa", "parallel") or self.depth == 1):
+            raise ConfigError(
+                f"first_depth_share = {self.first_depth_share} has no meaning for {self.kind} heads of depth "
+                f"{self.depth}: it is for one module that is unrolled. Leave it out."
+            )
         if not (math.isfinite(self.feature_weight) and self.feature_weight >= 0):
             raise ConfigError(f"feature_weight = {self.feature_weight}: it must be finite and not negative.")
         if self.feature_weight and self.kind != "eagle":

@@ -149,10 +149,13 @@ class GraftTraining:
         return plan
 
     def _follow(self, plan: Plan) -> None:
-        warmup = min(_WARMUP_STEPS, max(1, round(_WARMUP_SHARE * plan.num_steps)))
-        self._trainer = self._trainer.begun_anew(
-            replace(self._trainer.config, num_steps=plan.num_steps, warmup_steps=warmup)
+        settings = replace(
+            self._trainer.config,
+            num_steps=plan.num_steps,
+            first_depth_steps=int(self._config.first_depth_share * plan.num_steps),
+            warmup_steps=min(_WARMUP_STEPS, max(1, round(_WARMUP_SHARE * plan.num_steps))),
         )
+        self._trainer = self._trainer.begun_anew(settings)
 
     def _make_plan(self) -> Plan:
         """As many steps as were asked for; with a time limit, at most as many as fit into what is left of it."""
@@ -168,16 +171,26 @@ class GraftTraining:
         return Plan(num_steps=num_steps, measure_every=math.ceil(num_steps / num_measured))
 
     def _try_out(self) -> tuple[float, float]:
-        """Seconds of a measurement and of a step, by some that are taken back."""
+        """Seconds of a measurement and, on average over the run, of a step."""
         started = time.monotonic()
         self._trainer.validate(self._validation)
         self._meter.measure(self._weights())
         measure_s = time.monotonic() - started
-        before = {name: tensor.clone() for name, tensor in self._trainer.tensors().items()}
-        step_s = statistics.median(self._trainer.take_step().seconds for _ in range(_TIMED_STEPS))
-        self._trainer = self._trainer.begun_anew(self._trainer.config)
-        self._trainer.restore(before, 0)
+        share = self._config.first_depth_share
+        step_s = (1 - share) * self._time_steps(first_depth_only=False)
+        if share:
+            step_s += share * self._time_steps(first_depth_only=True)
         return measure_s, step_s
+
+    def _time_steps(self, *, first_depth_only: bool) -> float:
+        """Seconds of a step, by some that are taken back."""
+        settings = self._trainer.config
+        before = {name: tensor.clone() for name, tensor in self._trainer.tensors().items()}
+        timed = self._trainer.begun_anew(replace(settings, first_depth_steps=_TIMED_STEPS if first_depth_only else 0))
+        step_s = statistics.median(timed.take_step().seconds for _ in range(_TIMED_STEPS))
+        self._trainer = self._trainer.begun_anew(settings)
+        self._trainer.restore(before, 0)
+        return step_s
 
     def _assess(self, plan: Plan) -> None:
         step = self._trainer.step

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class TrainerConfig:
 
     Attributes:
         num_steps: optimiser steps.
+        first_depth_steps: of these, the first so many train depth 1 alone. They cost less, and what an unrolled module
+            learns there serves it at every depth.
         batch_windows: windows of a step.
         micro_windows: windows that are run at once; gradients of a step are summed over them.
         learning_rate: at its highest.
@@ -40,6 +42,7 @@ class TrainerConfig:
     """
 
     num_steps: int
+    first_depth_steps: int = 0
     batch_windows: int = 4
     micro_windows: int = 4
     learning_rate: float = 2e-3
@@ -160,15 +163,18 @@ class HeadsTrainer:
         ]
         learnt = [learnt_rows(self._heads.config, batch, 1) for batch in micro]  # deeper ones learn from fewer rows
         require_supervision(torch.cat(learnt), f"step {self.step + 1}")
+        loss_config = self._loss
+        if self.step < config.first_depth_steps:
+            loss_config = replace(loss_config, depth_weights=loss_config.depth_weights[:1])
         counts = self._counts(micro)
         total = 0.0
         sums: list[list[DepthSums]] = []
         for batch in micro:
-            loss, found = self._run(batch, counts)
+            loss, found = self._run(batch, loss_config, counts)
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
             sums.append(found)
-        if self.step == 0:
+        if self.step == config.first_depth_steps:  # the first one of all depths
             self._require_gradients()
         norm = self._clip_gradients()
         if not math.isfinite(total) or not math.isfinite(norm):
@@ -191,7 +197,7 @@ class HeadsTrainer:
     @torch.no_grad()
     def validate(self, batches: Sequence[TrainingBatch]) -> tuple[DepthMetrics, ...]:
         """The same figures on text that is not trained on."""
-        return _merged([self._run(batch, self._counts([batch]))[1] for batch in batches])
+        return _merged([self._run(batch, self._loss, self._counts([batch]))[1] for batch in batches])
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights and the optimiser's memory, by name, for a checkpoint."""
@@ -218,10 +224,12 @@ class HeadsTrainer:
         """Let the optimiser step, at a share of its learning rate."""
         self._optimiser.step(share)
 
-    def _run(self, batch: TrainingBatch, counts: Sequence[int]) -> tuple[Tensor, list[DepthSums]]:
+    def _run(
+        self, batch: TrainingBatch, loss: HeadsLossConfig, counts: Sequence[int]
+    ) -> tuple[Tensor, list[DepthSums]]:
         low_precision = self._unembedding.dtype == torch.bfloat16
         with torch.autocast("cpu", torch.bfloat16, enabled=low_precision):
-            return heads_loss(self._heads, batch, self._unembedding, self._loss, counts)
+            return heads_loss(self._heads, batch, self._unembedding, loss, counts)
 
     def _counts(self, micro: Sequence[TrainingBatch]) -> list[int]:
         """What the batch's means are over: learnt rows of each depth."""

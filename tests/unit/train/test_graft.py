@@ -321,6 +321,8 @@ def test_no_prompt_is_on_both_sides(whole: tuple[Path, GraftResult]) -> None:
         ({"depth_weights": "1,2,3"}, "3 weights for 2 depths"),
         ({"kind": "sequential", "num_layers": 2}, "no effect on sequential heads"),
         ({"feature_weight": 0.1}, "no meaning for medusa heads"),
+        ({"first_depth_share": 0.5}, "no meaning for medusa heads"),
+        ({"first_depth_share": 1.0}, "first_depth_share = 1.0"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(changes: dict[str, Any], words: str) -> None:

@@ -90,6 +90,26 @@ def test_a_run_that_was_stopped_and_one_that_was_not_are_equal_bit_for_bit(name:
         assert torch.equal(tensor, expected_tensors[key]), key
 
 
+def test_first_steps_of_depth_1_alone_and_a_stop_where_the_others_join(lab: Any, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, first_depth_steps=3)
+    whole = Training(lab, "sequential, several taps", settings)
+    projection = "modules.0.projection"  # which depth 1 does not read
+    at_first = whole.weights()[projection]
+    assert [len(metrics.depths) for metrics in whole.take(3)] == [1, 1, 1]
+    assert torch.equal(whole.weights()[projection], at_first)
+    run = RunDirectory(tmp_path, {})
+    run.save(whole.trainer.tensors(), {"step": 3})
+    assert [len(metrics.depths) for metrics in whole.take(2)] == [3, 3]
+    assert not torch.equal(whole.weights()[projection], at_first)
+
+    gone_on = Training(lab, "sequential, several taps", settings, seed=9)
+    saved = run.load()
+    assert saved is not None
+    gone_on.trainer.restore(saved[0], 3)
+    gone_on.take(2)
+    assert all(torch.equal(gone_on.weights()[name], weight) for name, weight in whole.weights().items())
+
+
 def test_steps_that_are_taken_back_leave_nothing(lab: Any) -> None:
     """As a run does that finds out how long steps take."""
     tried = Training(lab)
