@@ -13,6 +13,9 @@ from headstart.records import Tree
 FORGETTING = 0.02
 FORGETTING_OF_SEQUENCE = 0.1
 
+# Trees before a drafter is judged by them: a single one may be any.
+FAIR_TRIAL = 8
+
 # With each new guess that was judged, likewise; and the weight of the belief that all are right.
 FORGETTING_OF_DEPTHS = 0.02
 BELIEF_IN_DEPTHS = 2.0
@@ -46,9 +49,10 @@ class TypicalTree:
     def hoped(self) -> Sequence[float]:
         """What the next tree may be like: an average one, or the last one if that was better.
 
-        Texts change their kind within a few tokens. One good tree earns the drafter another look.
+        Before a fair trial its best node is hoped to be right for certain, whatever the first trees were like. Texts change their kind within a few tokens. One good tree earns the drafter another look.
         """
-        return max(self.probabilities, self._last, key=sum)
+        likely = max(self.probabilities, self._last, key=sum)
+        return likely if self._num_seen >= FAIR_TRIAL else (1.0, *likely[1:])
 
     def learn(self, probabilities: Sequence[float]) -> None:
         """Take in a tree.

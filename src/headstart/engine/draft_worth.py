@@ -109,6 +109,7 @@ class DraftWorth:
         self._probe = ProbeSchedule()
         self._outlook = _Outlook()
         self._asking_s = 0.0  # seconds that the last asking counts for
+        self._is_trial = False  # the last plan asks for less than would be wanted, to learn what it costs or is worth
 
     def plan(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> Plan:
         """Whom to ask for in this pass, and how far; to be called once a pass that has askers.
@@ -123,7 +124,9 @@ class DraftWorth:
         outlook = self._look_out(askers, fixed_rows, max_rows)
         cost = self._costs.of(len(askers))
         pass_s = self._cost.cost(fixed_rows)
-        if outlook.max_nodes == 0 or outlook.max_depth == 0:
+        is_hopeless = outlook.max_nodes == 0 or outlook.max_depth == 0
+        self._is_trial = is_hopeless or not cost.is_known
+        if is_hopeless:
             return [(asker, Limits(1, 1)) for asker in askers] if self._probe.allows(cost.cost(1) / pass_s) else []
         if cost.usual > MARGIN * pass_s:
             return self._weigh(askers, fixed_rows, max_rows)
@@ -131,10 +134,10 @@ class DraftWorth:
         return [(asker, self._limits(asker, 0.0)) for asker in askers]
 
     def calibrate(self, asker: Asker, tree: Tree) -> Tree:
-        """The tree with calibrated probabilities; remembered as one that the drafter gave."""
+        """The tree with calibrated probabilities; remembered as one that the drafter gave, unless it was a trial."""
         record = self._record(asker.samples)
         calibrated = record.calibrator.calibrate(tree)
-        if tree.tokens:
+        if tree.tokens and not self._is_trial:
             probabilities = _descending(calibrated)
             self._typical_of(asker).learn(probabilities)
             record.typical.learn(probabilities)
@@ -235,8 +238,8 @@ class DraftWorth:
         outlay_s = cost.usual
         for asker in askers:
             found = _descending(asker.tree)
-            # The two guess the same tokens, so their probabilities do not add up. Before the first tree all is hoped.
-            hope = self._typical_of(asker).hoped or (1.0,)
+            # the two guess the same tokens, so their probabilities do not add up
+            hope = self._typical_of(asker).hoped
             union = [max(pair) for pair in zip_longest(found, hope, fillvalue=0.0)] if found else hope
             hoped_tokens = min(sum(union), asker.max_depth)
             reading_s = self._reading_s(asker, hoped_tokens)

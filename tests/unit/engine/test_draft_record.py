@@ -3,17 +3,26 @@ from __future__ import annotations
 import pytest
 
 from headstart.decoding.trees import chain
-from headstart.engine.draft_record import DraftRecord, TypicalTree
+from headstart.engine.draft_record import FAIR_TRIAL, DraftRecord, TypicalTree
 from headstart.records import Tree
 
 
 def test_a_typical_tree_is_the_average_at_each_rank():
     typical = TypicalTree(0.01)
-    assert typical.hoped == []
     typical.learn([0.8, 0.4])
     typical.learn([0.6])
     typical.learn([0.4, 0.2, 0.1])
     assert typical.probabilities == pytest.approx([0.6, 0.2, 0.1 / 3])
+
+
+def test_a_few_bad_trees_are_no_fair_trial():
+    typical = TypicalTree(0.01)
+    assert typical.hoped == (1.0,)
+    for _ in range(FAIR_TRIAL - 1):
+        typical.learn([0.1, 0.05])
+        assert typical.hoped == pytest.approx((1.0, 0.05))
+    typical.learn([0.1, 0.05])
+    assert typical.hoped == pytest.approx([0.1, 0.05])
 
 
 def test_new_trees_weigh_more_than_old_ones():
