@@ -29,6 +29,14 @@ class DraftCost:
         self._weight = 1.0
         self._x = self._y = self._xx = self._xy = 0.0
 
+    def times(self, factor: float) -> DraftCost:
+        """A cost of its own that begins as so many times this one."""
+        scaled = DraftCost()
+        scaled._num_observed, scaled._weight = self._num_observed, self._weight
+        scaled._x, scaled._xx = self._x, self._xx
+        scaled._y, scaled._xy = factor * self._y, factor * self._xy
+        return scaled
+
     def observe(self, depth: int, seconds: float) -> None:
         """Learn from a drafting that reached `depth` (at least 1)."""
         if self._num_observed:
@@ -81,8 +89,18 @@ class DraftCosts:
         self._reading_s: float | None = None
 
     def of(self, num_sequences: int) -> DraftCost:
-        """The cost of drafting for about so many sequences (at least 1)."""
-        return self._by_size.setdefault(num_sequences.bit_length(), DraftCost())
+        """The cost of drafting for about so many sequences (at least 1).
+
+        For more than were ever drafted for it begins as if each of them cost what one of fewer does, which is more
+        than it will be.
+        """
+        size = num_sequences.bit_length()
+        cost = self._by_size.setdefault(size, DraftCost())
+        if not cost.is_known:
+            known = [fewer for fewer, other in self._by_size.items() if fewer < size and other.is_known]
+            if known:
+                cost = self._by_size[size] = self._by_size[max(known)].times(2.0 ** (size - max(known)))
+        return cost
 
     def reading_s(self, backlog: int) -> float:
         """Seconds that reading `backlog` missed tokens is expected to take."""

@@ -49,7 +49,8 @@ class TypicalTree:
     def hoped(self) -> Sequence[float]:
         """What the next tree may be like: an average one, or the last one if that was better.
 
-        Before a fair trial its best node is hoped to be right for certain, whatever the first trees were like. Texts change their kind within a few tokens. One good tree earns the drafter another look.
+        Before a fair trial its best node is hoped to be right for certain, whatever the first trees were like. Texts
+        change their kind within a few tokens. One good tree earns the drafter another look.
         """
         likely = max(self.probabilities, self._last, key=sum)
         return likely if self._num_seen >= FAIR_TRIAL else (1.0, *likely[1:])

@@ -121,6 +121,9 @@ class DraftWorth:
         """
         if self._ledger.rests():
             return []
+        if not self._costs.of(len(askers)).is_known:
+            # what it costs can be learnt from one sequence, without reading the texts of all
+            askers = [min(askers, key=lambda asker: asker.backlog)]
         outlook = self._look_out(askers, fixed_rows, max_rows)
         cost = self._costs.of(len(askers))
         pass_s = self._cost.cost(fixed_rows)

@@ -68,9 +68,20 @@ def test_reading_what_was_missed_is_not_taken_for_the_cost_of_drafting():
 
 def test_batches_of_other_sizes_have_costs_of_their_own():
     costs = DraftCosts()
-    for _ in range(10):
+    for _ in range(50):
         costs.observe(2, 1, 0, 0.001)
         costs.observe(2, 16, 0, 0.008)
     assert costs.of(1).usual == pytest.approx(0.001)
-    assert costs.of(20).usual == pytest.approx(0.008)
-    assert not costs.of(4).is_known
+    assert costs.of(20).usual == pytest.approx(0.008, rel=0.02)
+
+
+def test_a_larger_batch_is_thought_to_cost_what_its_parts_would():
+    costs = DraftCosts()
+    assert not costs.of(16).is_known
+    for _ in range(10):
+        costs.observe(2, 1, 0, 0.001)
+    assert costs.of(16).usual == pytest.approx(0.016)
+    assert costs.of(4).cost(2) == pytest.approx(0.004, rel=0.01)
+    costs.observe(2, 16, 0, 0.004)
+    assert costs.of(16).usual < 0.016
+    assert costs.of(1).usual == pytest.approx(0.001)
