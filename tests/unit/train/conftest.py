@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
 
     from headstart.train.heads_module import HeadsModule
     from headstart.train.packing import Windows
+
+
+@pytest.fixture(scope="module")
+def one_thread_and_no_pictures() -> Iterator[None]:
+    """For whole runs of training, most of whose time would go into drawing."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "matplotlib.figure", None)
+        yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,14 +39,7 @@ SMALL = GraftConfig(
 OUTCOME = ("heads.safetensors", "state.safetensors")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread_and_no_pictures() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "matplotlib.figure", None)  # drawing takes longer than training here
-        yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread_and_no_pictures")
 
 
 @pytest.fixture(scope="module")

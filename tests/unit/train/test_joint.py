@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,14 +46,7 @@ DEPTH_WEIGHTS = (1.0, 0.7, 0.4)
 VOCABULARY = torch.arange(1, 300, 3)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread_and_no_pictures() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "matplotlib.figure", None)  # drawing takes longer than training here
-        yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread_and_no_pictures")
 
 
 @pytest.fixture(scope="module")
