@@ -51,6 +51,12 @@ def graft(
     text_of: Annotated[
         Path | None, Parameter(help="Take the text of another run's folder, instead of having one written.")
     ] = None,
+    from_heads: Annotated[
+        Path | None,
+        Parameter(
+            help="A heads file whose heads are trained further, such as those of the model before it was fine-tuned."
+        ),
+    ] = None,
     flags: GraftFlags = _FLAGS,
     joint_flags: JointFlags = _JOINT_FLAGS,
     json: Annotated[bool, Parameter(help="Print nothing but one JSON document.")] = False,
@@ -92,9 +98,11 @@ def graft(
 
             result: GraftResult | None
             if joint is None:
-                result = run_graft(source, out, config, text, show=show, should_stop=should_stop)
+                result = run_graft(source, out, config, text, from_heads=from_heads, show=show, should_stop=should_stop)
             else:
-                result = graft_jointly(source, out, joint, text, show=show, should_stop=should_stop)
+                result = graft_jointly(
+                    source, out, joint, text, from_heads=from_heads, show=show, should_stop=should_stop
+                )
     except KeyboardInterrupt:  # pressed twice: what is saved is some minutes old
         result = None
     if result is None:

@@ -79,14 +79,27 @@ def _fitted(file: HeadsFile, checkpoint: Checkpoint, identity: TrunkIdentity) ->
             f"{path}: the heads were trained for {file.header.trunk.name}; this model is {identity.name}, and they do "
             f"not fit: {'; '.join(mismatches)}. Give heads that were trained for this model, or train some."
         )
-    _, trunk = read_config(checkpoint)
+    config = described_heads(file, read_config(checkpoint)[1])
+    return FittedHeads(file=file, config=config, notes=file.header.trunk.notes(identity))
+
+
+def described_heads(file: HeadsFile, trunk: TrunkConfig) -> HeadsConfig:
+    """The heads that a file describes, once its weights were found to be theirs; which trunk it names is not looked at.
+
+    Args:
+        file: opened.
+        trunk: whose shapes the heads must fit.
+
+    Raises:
+        CheckpointError: the description is none, or weights are missing, of another shape, or too many.
+    """
     try:
         config = HeadsConfig.from_json(file.header.heads)
         shapes = _own_shapes(config, trunk)
     except (ConfigError, UnsupportedError) as error:
-        raise CheckpointError(f"{path}: {error} The file was altered; fetch or make it again.") from error
+        raise CheckpointError(f"{file.path}: {error} The file was altered; fetch or make it again.") from error
     _check_weights(file, config, shapes)
-    return FittedHeads(file=file, config=config, notes=file.header.trunk.notes(identity))
+    return config
 
 
 def find_heads(checkpoint: Checkpoint, *, shipped: Path = SHIPPED_HEADS) -> FittedHeads | None:

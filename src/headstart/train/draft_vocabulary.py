@@ -9,7 +9,7 @@ from headstart.errors import ConfigError
 from headstart.train.packing import Windows
 
 
-def choose_vocabulary(windows: Windows, vocab_size: int, size: int) -> tuple[NDArray[np.int64], float]:
+def choose_vocabulary(windows: Windows, vocab_size: int, size: int) -> NDArray[np.int64]:
     """The tokens that the text's supervised part has most often.
 
     Args:
@@ -18,13 +18,28 @@ def choose_vocabulary(windows: Windows, vocab_size: int, size: int) -> tuple[NDA
         size: tokens to choose; rounded to what is asked, equal counts go by the lower id.
 
     Returns:
-        int64 [size], ids ascending; and the share of the supervised text that they cover.
+        int64 [size], ids ascending.
 
     Raises:
         ConfigError: the size is out of range.
     """
     if not 0 < size <= vocab_size:
         raise ConfigError(f"A draft vocabulary of {size} tokens: it must be between 1 and {vocab_size}.")
-    counts = np.bincount(windows.tokens[windows.supervised], minlength=vocab_size)
-    chosen = np.sort(np.argsort(-counts, kind="stable")[:size])
-    return chosen.astype(np.int64), float(counts[chosen].sum() / counts.sum())
+    chosen = np.argsort(-_counts(windows, vocab_size), kind="stable")[:size]
+    return np.sort(chosen).astype(np.int64)
+
+
+def coverage(windows: Windows, vocab_size: int, chosen: NDArray[np.int64]) -> float:
+    """The share of the text's supervised part that some tokens cover.
+
+    Args:
+        windows: the text.
+        vocab_size: ids of the trunk.
+        chosen: ids.
+    """
+    counts = _counts(windows, vocab_size)
+    return float(counts[chosen].sum() / counts.sum())
+
+
+def _counts(windows: Windows, vocab_size: int) -> NDArray[np.intp]:
+    return np.bincount(windows.tokens[windows.supervised], minlength=vocab_size)

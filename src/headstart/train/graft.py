@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headstart.architectures.heads import HeadsConfig
 from headstart.architectures.reading import read_config
 from headstart.checkpoint import Checkpoint, open_checkpoint
 from headstart.checkpoint.heads_file import HeadsHeader, write_heads
@@ -47,6 +48,7 @@ from headstart.train.prompts import PromptSource, prompts_digest
 from headstart.train.run_clock import RunClock
 from headstart.train.run_directory import RunDirectory
 from headstart.train.text_store import HEADER_NAME, TextStore
+from headstart.train.warm_start import WarmStart, read_warm_start
 
 HEADS_NAME = "heads.safetensors"
 
@@ -84,6 +86,7 @@ def graft(
     config: GraftConfig,
     prompts: PromptSource | Path,
     *,
+    from_heads: Path | None = None,
     show: Show = lambda progress: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> GraftResult | None:
@@ -95,6 +98,7 @@ def graft(
         config: what, and how.
         prompts: what the model is asked for its text; or the folder of another run, whose text is taken, and its taps
             if they are the same.
+        from_heads: a heads file, whose heads are trained further; see `headstart.train.warm_start.read_warm_start`.
         show: told of progress.
         should_stop: asked after every document and step.
 
@@ -106,7 +110,7 @@ def graft(
         CheckpointError, UnsupportedError: the model, or a file of the run, cannot be used.
         HeadstartError: training diverged.
     """
-    grafting = _Grafting(open_checkpoint(source), Path(out), config, prompts, show, should_stop)
+    grafting = _Grafting(open_checkpoint(source), Path(out), config, prompts, from_heads, show, should_stop)
     try:
         return grafting.run()
     except StoppedError:
@@ -122,13 +126,15 @@ class _Grafting:
         out: Path,
         config: GraftConfig,
         prompts: PromptSource | Path,
+        from_heads: Path | None,
         show: Show,
         should_stop: Callable[[], bool],
     ) -> None:
         self._checkpoint, self._config, self._prompts = checkpoint, config, prompts
         _, self._trunk_config = read_config(checkpoint)
         self._heads_config = config.heads_config(self._trunk_config)
-        self._settings = config.settings() | {"heads": self._heads_config.to_json(), "prompts": text_digest(prompts)}
+        self._start = None if from_heads is None else read_warm_start(from_heads, self._heads_config, checkpoint)
+        self._settings = run_settings(config.settings(), self._heads_config, prompts, self._start)
         self._run = RunDirectory(out, self._settings | {"model": checkpoint.digest()})
         self._clock = RunClock(self._run, config.minutes)
         self._report = Reporter(self._clock, show, should_stop)
@@ -158,7 +164,7 @@ class _Grafting:
         """Train on a text; returns the figures that are remembered."""
         config, heads_config, trunk_config = self._config, self._heads_config, self._trunk_config
         documents = list(store.documents())
-        text = part_text(documents, config, heads_config, trunk_config)
+        text = part_text(documents, config, heads_config, trunk_config, self._start)
         weights = load_weights(self._checkpoint, only=BORROWED)
         layers = layers_to_read(heads_config, trunk_config)
         trunk = load_trunk(self._checkpoint, threads=config.threads, taps=layers)
@@ -166,7 +172,7 @@ class _Grafting:
         runs = [self._prompts, self._run.path] if isinstance(self._prompts, Path) else [self._run.path]
         cache = read_taps(runs, store.path, documents, self._checkpoint, trunk, trunk_head, self._report)
         batches = TapBatches(cache, heads_config, trunk_config)
-        heads = make_heads(heads_config, trunk_config, weights, text, batches, config.seed)
+        heads = make_heads(heads_config, trunk_config, weights, text, batches, config.seed, self._start)
         trainer = make_trainer(heads, config, text, batches, trunk_head)
         if heads_config.taps != layers:  # heads run beside a trunk that keeps what they read and no more
             trunk = load_trunk(self._checkpoint, threads=config.threads, taps=heads_config.taps)
@@ -185,6 +191,24 @@ class _Grafting:
             self._run, config, heads, trainer, len(text.windows), judged, meter, self._clock, self._report, write
         )
         return figures | {"num_steps": training.train().num_steps}
+
+
+def run_settings(
+    settings: dict[str, Any], heads: HeadsConfig, prompts: PromptSource | Path, start: WarmStart | None
+) -> dict[str, Any]:
+    """All that a run's outcome depends on but the model.
+
+    Args:
+        settings: of the config.
+        heads: what they look like.
+        prompts: as `text_digest`.
+        start: heads that training goes on from.
+
+    Raises:
+        ConfigError: as `text_digest`.
+    """
+    found = settings | {"heads": heads.to_json(), "prompts": text_digest(prompts)}
+    return found if start is None else found | {"from_heads": start.digest}
 
 
 def text_digest(prompts: PromptSource | Path) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headstart.architectures.config import TrunkConfig
 from headstart.architectures.heads import HeadsConfig
-from headstart.train.draft_vocabulary import choose_vocabulary
+from headstart.train.draft_vocabulary import choose_vocabulary, coverage
 from headstart.train.graft_config import GraftConfig
 from headstart.train.heads_loss import HeadsLossConfig, TrainingBatch
 from headstart.train.heads_module import HeadsModule
@@ -24,6 +24,7 @@ from headstart.train.repetition import distinct_share
 from headstart.train.taps import TapCache, TrunkHead
 from headstart.train.text_shard import Document
 from headstart.train.trainer import HeadsTrainer, TrainerConfig
+from headstart.train.warm_start import WarmStart
 
 BORROWED = ("embedding", "unembedding", "final_norm")
 """What heads use of the trunk's weights; the rest is not needed in torch."""
@@ -61,23 +62,28 @@ class TrainingText:
 
 
 def part_text(
-    documents: Sequence[Document], config: GraftConfig, heads: HeadsConfig, trunk: TrunkConfig
+    documents: Sequence[Document],
+    config: GraftConfig,
+    heads: HeadsConfig,
+    trunk: TrunkConfig,
+    start: WarmStart | None = None,
 ) -> TrainingText:
-    """Hold some of a text out, pack both parts, and choose the draft vocabulary.
+    """Hold some of a text out, pack both parts, and choose the draft vocabulary, or keep that of heads gone on from.
 
     Raises:
         ConfigError: a part has nothing to learn from.
     """
     parts = hold_out(documents)
     windows = pack(documents, parts.training, config.window)
-    size = heads.draft_vocab_size
-    vocabulary, coverage = choose_vocabulary(windows, trunk.vocab_size, size) if size else (None, 1.0)
+    vocabulary = start.vocabulary if start is not None else None
+    if vocabulary is None and heads.draft_vocab_size:
+        vocabulary = choose_vocabulary(windows, trunk.vocab_size, heads.draft_vocab_size)
     return TrainingText(
         windows=windows,
         validation=pack(documents, parts.held_out, config.window),
         prompts=parts.prompts[:_MEASURED_PROMPTS],
         vocabulary=vocabulary,
-        coverage=coverage,
+        coverage=1.0 if vocabulary is None else coverage(windows, trunk.vocab_size, vocabulary),
         distinct_8gram_share=distinct_share(documents),
     )
 
@@ -124,6 +130,7 @@ def make_heads(
     text: TrainingText,
     batches: TapBatches,
     seed: int,
+    start: WarmStart | None = None,
 ) -> HeadsModule:
     """Heads as training begins with them.
 
@@ -134,9 +141,13 @@ def make_heads(
         text: some windows of it are fitted.
         batches: give these.
         seed: of what is random in them.
+        start: heads that training goes on from, or `None` to begin anew.
     """
     chosen = None if text.vocabulary is None else torch.from_numpy(text.vocabulary)
     heads = HeadsModule(config, trunk, weights, chosen)
+    if start is not None:
+        heads.load_own({name: torch.from_numpy(weight) for name, weight in start.weights.items()})
+        return heads
     generator = torch.Generator().manual_seed(seed)
     initialise(heads, weights, batches.singly(text.windows, _FITTING_WINDOWS), generator)
     return heads

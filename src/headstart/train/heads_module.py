@@ -117,6 +117,12 @@ class HeadsModule(nn.Module):
         """The trained weights by name, those of the heads file."""
         return dict(zip(self._names, self._own, strict=True))
 
+    @torch.no_grad()
+    def load_own(self, weights: Mapping[str, Tensor]) -> None:
+        """Take the values of all trained weights, by the names of `own_weights`."""
+        for name, weight in self.own_weights().items():
+            weight.copy_(weights[name])
+
     def all_weights(self) -> dict[str, Tensor]:
         """Own and borrowed weights by the names of the programs."""
         return {**self._borrowed, **self.own_weights()}

@@ -26,7 +26,7 @@ from headstart.errors import ConfigError, HeadstartError
 from headstart.runtime.native import load_trunk
 from headstart.runtime.open_heads import identify_trunk
 from headstart.runtime.torch_runtime import load_weights
-from headstart.train.graft import HEADS_NAME, VALIDATION_WINDOWS, GraftResult, graft, text_digest
+from headstart.train.graft import HEADS_NAME, VALIDATION_WINDOWS, GraftResult, graft, run_settings
 from headstart.train.graft_parts import (
     TapBatches,
     TrainingText,
@@ -51,6 +51,8 @@ from headstart.train.prompts import PromptSource
 from headstart.train.run_clock import RunClock
 from headstart.train.run_directory import RunDirectory, read_state
 from headstart.train.text_shard import Document
+from headstart.train.trainer import WEIGHTS, under
+from headstart.train.warm_start import read_warm_start
 
 ALONE_NAME = "alone"
 
@@ -76,13 +78,14 @@ def graft_jointly(
     config: JointConfig,
     prompts: PromptSource | Path,
     *,
+    from_heads: Path | None = None,
     show: Show = lambda progress: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> JointResult | None:
     """Graft heads on a model and train both; goes on if `out` holds an unfinished run with the same settings.
 
     Args:
-        source, out, prompts, show, should_stop: as for `headstart.train.graft.graft`.
+        source, out, prompts, from_heads, show, should_stop: as for `headstart.train.graft.graft`.
         config: what, and how.
 
     Returns:
@@ -94,7 +97,7 @@ def graft_jointly(
             not be written.
         HeadstartError: training diverged, or the trunk went too far from what it was.
     """
-    training = _JointGraft(source, Path(out), config, prompts, show, should_stop)
+    training = _JointGraft(source, Path(out), config, prompts, from_heads, show, should_stop)
     try:
         return training.run()
     except StoppedError:
@@ -110,16 +113,18 @@ class _JointGraft:
         out: Path,
         config: JointConfig,
         prompts: PromptSource | Path,
+        from_heads: Path | None,
         show: Show,
         should_stop: Callable[[], bool],
     ) -> None:
         self._source, self._joint, self._prompts = source, config, prompts
-        self._show, self._should_stop = show, should_stop
+        self._from_heads, self._show, self._should_stop = from_heads, show, should_stop
         self._stage = config.together()
         self._checkpoint = open_checkpoint(source)
         _, self._trunk_config = read_config(self._checkpoint)
         self._heads_config = self._stage.heads_config(self._trunk_config)
-        self._settings = config.settings() | {"heads": self._heads_config.to_json(), "prompts": text_digest(prompts)}
+        self._start = None if from_heads is None else read_warm_start(from_heads, self._heads_config, self._checkpoint)
+        self._settings = run_settings(config.settings(), self._heads_config, prompts, self._start)
         self._run = RunDirectory(out, self._settings | {"model": self._checkpoint.digest()})
         self._folder = ModelFolder(out, self._checkpoint, f"{identify_trunk(self._checkpoint).name}-joint")
 
@@ -136,6 +141,7 @@ class _JointGraft:
             self._alone,
             self._joint.alone(),
             self._prompts,
+            from_heads=self._from_heads,
             show=self._show,
             should_stop=self._should_stop,
         )
@@ -168,7 +174,7 @@ class _JointGraft:
         store = open_text(runs[0] / TEXT_NAME, self._checkpoint)
         documents = list(store.documents())
         _require_whole(documents, stage.window)
-        text = part_text(documents, stage, heads_config, trunk_config)
+        text = part_text(documents, stage, heads_config, trunk_config, self._start)
         weights = load_weights(self._checkpoint)
         trunk_head = make_trunk_head(weights, trunk_config)
         native = load_trunk(self._checkpoint, threads=stage.threads, taps=layers_to_read(heads_config, trunk_config))
@@ -213,9 +219,7 @@ class _JointGraft:
         chosen = None if text.vocabulary is None else torch.from_numpy(text.vocabulary)
         heads = HeadsModule(self._heads_config, self._trunk_config, trunk.weights(), chosen)
         tensors, _ = read_state(self._alone)
-        with torch.no_grad():
-            for name, weight in heads.own_weights().items():
-                weight.copy_(tensors[f"weights.{name}"])
+        heads.load_own(under(tensors, WEIGHTS))
         return heads
 
     def _judge(self, step: int, found: float) -> None:

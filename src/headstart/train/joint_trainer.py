@@ -14,7 +14,7 @@ from headstart.train.joint_config import JointConfig
 from headstart.train.joint_loss import count_tokens, joint_loss, product_precision
 from headstart.train.joint_trunk import TrunkModule
 from headstart.train.optimiser import TrunkOptimiser
-from headstart.train.trainer import BatchSource, HeadsTrainer, TrainerConfig
+from headstart.train.trainer import BatchSource, HeadsTrainer, TrainerConfig, under
 
 _TRUNK, _TRUNK_OPTIMISER = "trunk.", "trunk_optimiser."
 
@@ -71,12 +71,11 @@ class JointTrainer(HeadsTrainer):
     def restore(self, tensors: dict[str, Tensor], step: int) -> None:
         """Take up what `tensors` gave after `step` steps."""
         super().restore(tensors, step)
+        trunk = under(tensors, _TRUNK)
         with torch.no_grad():
             for name, weight in self._trunk.weights().items():
-                weight.copy_(tensors[f"{_TRUNK}{name}"])
-        self._trunk_optimiser.restore(
-            {n.removeprefix(_TRUNK_OPTIMISER): t for n, t in tensors.items() if n.startswith(_TRUNK_OPTIMISER)}
-        )
+                weight.copy_(trunk[name])
+        self._trunk_optimiser.restore(under(tensors, _TRUNK_OPTIMISER))
         self._heads.borrow()
 
     def _clip_gradients(self) -> float:

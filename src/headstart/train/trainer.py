@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,9 @@ from headstart.train.heads_loss import DepthSums, HeadsLossConfig, TrainingBatch
 from headstart.train.heads_module import HeadsModule
 from headstart.train.optimiser import HeadsOptimiser, schedule
 from headstart.train.targets import require_supervision
+
+WEIGHTS, _OPTIMISER = "weights.", "optimiser."
+"""What the names of a checkpoint's tensors begin with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,16 +204,13 @@ class HeadsTrainer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights and the optimiser's memory, by name, for a checkpoint."""
-        weights = {f"weights.{name}": weight.detach() for name, weight in self._heads.own_weights().items()}
-        return weights | {f"optimiser.{name}": tensor for name, tensor in self._optimiser.tensors().items()}
+        weights = {f"{WEIGHTS}{name}": weight.detach() for name, weight in self._heads.own_weights().items()}
+        return weights | {f"{_OPTIMISER}{name}": tensor for name, tensor in self._optimiser.tensors().items()}
 
     def restore(self, tensors: dict[str, Tensor], step: int) -> None:
         """Take up what `tensors` gave after `step` steps."""
-        with torch.no_grad():
-            for name, weight in self._heads.own_weights().items():
-                weight.copy_(tensors[f"weights.{name}"])
-        prefix = "optimiser."
-        self._optimiser.restore({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
+        self._heads.load_own(under(tensors, WEIGHTS))
+        self._optimiser.restore(under(tensors, _OPTIMISER))
         self.step = step
 
     def _clip_gradients(self) -> float:
@@ -242,6 +242,11 @@ class HeadsTrainer:
         lacking = [name for name, weight in self._heads.own_weights().items() if weight.grad is None]
         if lacking:
             raise AssertionError(f"trained weights that nothing depends on: {', '.join(lacking)}")
+
+
+def under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin so, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def state_of(metrics: StepMetrics) -> dict[str, Any]:

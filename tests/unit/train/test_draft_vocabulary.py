@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headstart.errors import ConfigError
-from headstart.train.draft_vocabulary import choose_vocabulary
+from headstart.train.draft_vocabulary import choose_vocabulary, coverage
 from headstart.train.packing import Windows, pack
 from headstart.train.text_shard import Document
 
@@ -32,12 +32,14 @@ def windows_of(tokens: list[int], supervised: list[bool]) -> Windows:
 )
 def test_the_commonest_of_the_supervised_text_lowest_ids_first(text: list[tuple[int, bool]], size: int) -> None:
     tokens, supervised = [token for token, _ in text], [marked for _, marked in text]
-    chosen, coverage = choose_vocabulary(windows_of(tokens, supervised), VOCAB_SIZE, size)
+    windows = windows_of(tokens, supervised)
+    chosen = choose_vocabulary(windows, VOCAB_SIZE, size)
     counts = Counter([token for token, marked in text if marked] + [0])
     expected = sorted(range(VOCAB_SIZE), key=lambda token: (-counts[token], token))[:size]
     assert chosen.tolist() == sorted(expected)
     assert chosen.dtype == np.int64
-    assert coverage == pytest.approx(sum(counts[token] for token in expected) / sum(counts.values()))
+    share = sum(counts[token] for token in expected) / sum(counts.values())
+    assert coverage(windows, VOCAB_SIZE, chosen) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("size", [0, -1, VOCAB_SIZE + 1])
