@@ -15,7 +15,7 @@ from headstart.checkpoint import open_checkpoint  # noqa: E402
 from headstart.runtime.torch_runtime import TextBatch, load_weights  # noqa: E402
 from headstart.testing.tiny_models import write_tiny_gguf  # noqa: E402
 from headstart.train.joint_model import ModelFolder  # noqa: E402
-from headstart.train.joint_trunk import TrunkModule  # noqa: E402
+from headstart.train.trunk_module import TrunkModule  # noqa: E402
 
 TEXT = "<|im_start|>user\nThe thing, and 12 others?<|im_end|>\n"
 

@@ -66,7 +66,7 @@ class HeadsModule(nn.Module):
         self,
         config: HeadsConfig,
         trunk_config: TrunkConfig,
-        trunk_weights: Mapping[str, Tensor],
+        trunk_weights: Mapping[str, Tensor] | None,
         vocabulary: Tensor | None = None,
     ) -> None:
         """Make the weights, zero but for norms; see `headstart.train.initialise`.
@@ -74,7 +74,8 @@ class HeadsModule(nn.Module):
         Args:
             config: of the heads.
             trunk_config: of the trunk.
-            trunk_weights: the trunk's, by name; those borrowed are shared, not copied, and get no gradient.
+            trunk_weights: the trunk's, by name; those borrowed are shared, not copied, and get no gradient. `None` if
+                every pass is given them.
             vocabulary: int64 [V], ascending; needed if and only if the config has a draft vocabulary.
 
         Raises:
@@ -84,7 +85,7 @@ class HeadsModule(nn.Module):
         _check_vocabulary(config, trunk_config, vocabulary)
         self.config = config
         self.trunk_config = trunk_config
-        self._trunk_weights = trunk_weights
+        self._trunk_weights = trunk_weights or {}
         self.register_buffer("vocabulary", vocabulary, persistent=False)
         self.program = heads_program(config, trunk_config)
         self._names: list[str] = []
@@ -94,7 +95,8 @@ class HeadsModule(nn.Module):
             if not name.startswith(_BORROWED):
                 self._names.append(name)
                 self._own.append(nn.Parameter(torch.ones(shape) if len(shape) == 1 else torch.zeros(shape)))
-        self.borrow()
+        if trunk_weights is not None:
+            self.borrow()
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         shapes: dict[str, tuple[int, ...]] = {}
@@ -104,14 +106,22 @@ class HeadsModule(nn.Module):
 
     def borrow(self) -> None:
         """Take what is borrowed as the trunk has it now; needed again whenever the trunk was changed."""
-        self._borrowed = {name: self._borrow(name) for name in self._shapes() if name.startswith(_BORROWED)}
+        constant = {name: weight.detach() for name, weight in self._trunk_weights.items()}
+        self._borrowed = self.borrowed_of(constant)
 
-    def _borrow(self, name: str) -> Tensor:
-        own_name = name.removeprefix(_BORROWED)
-        if own_name == "unembedding":
-            matrix = self._trunk_weights["embedding" if self.trunk_config.tied else "unembedding"]
-            return matrix.detach() if self.vocabulary is None else matrix.detach()[self.vocabulary]
-        return self._trunk_weights[own_name].detach()
+    def borrowed_of(self, trunk_weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What is borrowed of a trunk's weights, by the names of the heads' programs; gradients go through it."""
+        return {
+            name: self._borrowed_weight(name.removeprefix(_BORROWED), trunk_weights)
+            for name in self._shapes()
+            if name.startswith(_BORROWED)
+        }
+
+    def _borrowed_weight(self, name: str, trunk_weights: Mapping[str, Tensor]) -> Tensor:
+        if name != "unembedding":
+            return trunk_weights[name]
+        matrix = trunk_weights["embedding" if self.trunk_config.tied else "unembedding"]
+        return matrix if self.vocabulary is None else matrix[self.vocabulary]
 
     def own_weights(self) -> dict[str, nn.Parameter]:
         """The trained weights by name, those of the heads file."""
@@ -131,13 +141,20 @@ class HeadsModule(nn.Module):
         """One of the trunk's weights, by its own name."""
         return self._trunk_weights[name]
 
-    def forward(self, batch: TextBatch, taps: Tensor, depth: int | None = None) -> Iterator[DepthOutput]:
+    def forward(
+        self,
+        batch: TextBatch,
+        taps: Tensor,
+        depth: int | None = None,
+        trunk_weights: Mapping[str, Tensor] | None = None,
+    ) -> Iterator[DepthOutput]:
         """What the heads say at depth 1, 2, ... with the text's own tokens fed in.
 
         Args:
             batch: the texts.
             taps: [B, T, len(taps) * hidden_size], of the same rows.
             depth: how deep; by default as the config says.
+            trunk_weights: the trunk's, which are trained with the heads; by default those of `borrow`, as constants.
 
         Raises:
             ConfigError: deeper than there are modules, and none is unrolled.
@@ -149,7 +166,7 @@ class HeadsModule(nn.Module):
                 f"{self.config.kind} heads of {len(self.program.stages)} modules were asked for depth {depth}: only a "
                 "module that is unrolled goes deeper. Ask for less, or make heads of more modules."
             )
-        weights = self.all_weights()
+        weights = self._weights(trunk_weights)
         rotary = self.trunk_config.rotary
         reads: dict[int, Tensor] = {0: taps}
         first = CausalAttention(batch)
@@ -166,14 +183,37 @@ class HeadsModule(nn.Module):
             )
             if stage.writes is not None and outcome.kept is not None:
                 reads[stage.writes] = outcome.kept
-            yield DepthOutput(
-                depth=level,
-                offset=guess_offset(self.config, level),
-                hidden=outcome.hidden,
-                unembedding=weights[outcome.unembedding],
-                valid=chain_rows(self.config, batch, level),
-                features=outcome.kept,
-            )
+            yield self._output(level, outcome, weights, batch)
+
+    def alone(
+        self, batch: TextBatch, taps: Tensor, depth: int, trunk_weights: Mapping[str, Tensor] | None = None
+    ) -> DepthOutput:
+        """What the heads say at one depth, without the others; for kinds that are not recurrent.
+
+        Args:
+            batch, taps, trunk_weights: as for `forward`.
+            depth: 1 or more.
+        """
+        assert not self.program.recurrent, "deeper guesses of a recurrent kind need those before them"
+        weights = self._weights(trunk_weights)
+        program, rotary = self.program.stage(depth).program, self.trunk_config.rotary
+        outcome = run_program(program, weights, rotary, batch, CausalAttention(batch), shifted(taps, batch))
+        return self._output(depth, outcome, weights, batch)
+
+    def _weights(self, trunk_weights: Mapping[str, Tensor] | None) -> Mapping[str, Tensor]:
+        if trunk_weights is None:
+            return self.all_weights()
+        return {**self.borrowed_of(trunk_weights), **self.own_weights()}
+
+    def _output(self, depth: int, outcome: Outcome, weights: Mapping[str, Tensor], batch: TextBatch) -> DepthOutput:
+        return DepthOutput(
+            depth=depth,
+            offset=guess_offset(self.config, depth),
+            hidden=outcome.hidden,
+            unembedding=weights[outcome.unembedding],
+            valid=chain_rows(self.config, batch, depth),
+            features=outcome.kept,
+        )
 
 
 def _check_vocabulary(config: HeadsConfig, trunk_config: TrunkConfig, vocabulary: Tensor | None) -> None:

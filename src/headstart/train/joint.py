@@ -44,7 +44,7 @@ from headstart.train.joint_config import JointConfig
 from headstart.train.joint_loss import drift
 from headstart.train.joint_model import JointMeter, ModelFolder
 from headstart.train.joint_trainer import JointTrainer
-from headstart.train.joint_trunk import TrunkModule
+from headstart.train.trunk_module import TrunkModule
 from headstart.train.measured import MeasuredAcceptance
 from headstart.train.phases import Progress, Reporter, Show, StoppedError
 from headstart.train.prompts import PromptSource

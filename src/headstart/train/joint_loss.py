@@ -22,7 +22,7 @@ from torch import Tensor
 from headstart.train.chunked import TrunkStates, chunked_loss, log_normaliser
 from headstart.train.heads_loss import DepthSums, HeadsLossConfig, TrainingBatch, heads_loss
 from headstart.train.heads_module import HeadsModule
-from headstart.train.joint_trunk import TrunkModule
+from headstart.train.trunk_module import TrunkModule
 from headstart.train.loss_mix import LossMix
 from headstart.train.targets import future_targets
 
@@ -56,6 +56,7 @@ def joint_loss(
         The loss, and what the heads did at each depth.
     """
     said = trunk(batch.text)
+    assert said.taps is not None, "heads read something"
     own = _own_loss(said.states, trunk.unembedding, batch, frozen_unembedding, label_weight, num_tokens)
     # in the type of the products, a copy for each micro-batch and gone with it
     unembedding = trunk.unembedding.detach().to(frozen_unembedding.dtype)

@@ -12,7 +12,7 @@ from headstart.train.heads_loss import DepthSums, HeadsLossConfig, TrainingBatch
 from headstart.train.heads_module import HeadsModule
 from headstart.train.joint_config import JointConfig
 from headstart.train.joint_loss import count_tokens, joint_loss, product_precision
-from headstart.train.joint_trunk import TrunkModule
+from headstart.train.trunk_module import TrunkModule
 from headstart.train.optimiser import TrunkOptimiser
 from headstart.train.trainer import BatchSource, HeadsTrainer, TrainerConfig, under
 

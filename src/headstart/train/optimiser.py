@@ -4,7 +4,8 @@ Heads have Muon for matrices and AdamW for norms and biases. Muon makes about
 twice as much of a token as AdamW does here, and its cost, some products of the
 matrices with themselves, is small beside a batch of thousands of tokens. A
 trunk that is to stay near to where it was has AdamW, which leaves what a
-gradient does not speak of as it is; Muon moves every direction alike.
+gradient does not speak of as it is; Muon moves every direction alike. Both
+from scratch have AdamW too, as those have whose results are to be compared.
 
 Source: Jordan et al. 2024 (Muon); the scale of steps as in Liu et al. 2502.16982.
 """
@@ -92,6 +93,26 @@ class TrunkOptimiser(_Optimisers):
             learning_rate: at its highest.
         """
         super().__init__([optim.AdamW(parameters, lr=learning_rate, betas=_BETAS, weight_decay=0.0)], learning_rate)
+
+
+class PretrainingOptimiser(_Optimisers):
+    """AdamW, with decay of matrices alone, for a trunk and heads from scratch."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float, weight_decay: float) -> None:
+        """For parameters of any shape; one without a gradient at a step stays as it is.
+
+        Args:
+            parameters: all that is trained.
+            learning_rate: at its highest.
+            weight_decay: of matrices.
+        """
+        parameters = list(parameters)
+        groups = [
+            {"params": [parameter for parameter in parameters if parameter.ndim == 2], "weight_decay": weight_decay},
+            {"params": [parameter for parameter in parameters if parameter.ndim != 2], "weight_decay": 0.0},
+        ]
+        # fused: one pass over the memory of a step instead of a dozen
+        super().__init__([optim.AdamW(groups, lr=learning_rate, betas=_BETAS, fused=True)], learning_rate)
 
 
 def schedule(step: int, num_steps: int, warmup_steps: int, final_share: float = 0.02) -> float:

@@ -19,11 +19,11 @@ class TrunkOutput:
 
     Attributes:
         states: [B, T, hidden_size], what its unembedding reads.
-        taps: [B, T, taps * hidden_size], what heads read.
+        taps: [B, T, taps * hidden_size], what heads read; `None` without taps.
     """
 
     states: Tensor
-    taps: Tensor
+    taps: Tensor | None
 
 
 class TrunkModule(nn.Module):
@@ -40,7 +40,7 @@ class TrunkModule(nn.Module):
         Args:
             config: of the trunk.
             weights: by the names of its program.
-            taps: layers whose outputs heads read.
+            taps: layers whose outputs heads read; none for a trunk alone.
         """
         super().__init__()
         self.config, self.taps = config, taps
@@ -65,7 +65,6 @@ class TrunkModule(nn.Module):
             weights: others than its own, such as these as a file will round them.
         """
         outcome = run_program(self._program, weights or self.weights(), self.config.rotary, text, CausalAttention(text))
-        assert outcome.kept is not None, "heads read something"
         return TrunkOutput(outcome.hidden, outcome.kept)
 
     @torch.no_grad()
