@@ -18,12 +18,19 @@ from headstart.cli.generate import generate
 from headstart.cli.graft import graft
 from headstart.cli.help import HelpText
 from headstart.cli.mistyped import refuse_mistyped_flags
+from headstart.cli.plan import plan
 from headstart.cli.settings import settings_sources
 from headstart.cli.terminal import printable
 from headstart.errors import ConfigError, HeadstartError
 
 # Each keeps what takes long to import inside its function.
-VERBS: dict[str, Callable[..., int | None]] = {"generate": generate, "chat": chat, "demo": demo, "graft": graft}
+VERBS: dict[str, Callable[..., int | None]] = {
+    "generate": generate,
+    "chat": chat,
+    "demo": demo,
+    "graft": graft,
+    "plan": plan,
+}
 
 
 def make_app() -> App:
