@@ -44,7 +44,6 @@ from headstart.train.joint_config import JointConfig
 from headstart.train.joint_loss import drift
 from headstart.train.joint_model import JointMeter, ModelFolder
 from headstart.train.joint_trainer import JointTrainer
-from headstart.train.trunk_module import TrunkModule
 from headstart.train.measured import MeasuredAcceptance
 from headstart.train.phases import Progress, Reporter, Show, StoppedError
 from headstart.train.prompts import PromptSource
@@ -52,6 +51,7 @@ from headstart.train.run_clock import RunClock
 from headstart.train.run_directory import RunDirectory, read_state
 from headstart.train.text_shard import Document
 from headstart.train.trainer import WEIGHTS, under
+from headstart.train.trunk_module import TrunkModule
 from headstart.train.warm_start import read_warm_start
 
 ALONE_NAME = "alone"

@@ -22,9 +22,9 @@ from torch import Tensor
 from headstart.train.chunked import TrunkStates, chunked_loss, log_normaliser
 from headstart.train.heads_loss import DepthSums, HeadsLossConfig, TrainingBatch, heads_loss
 from headstart.train.heads_module import HeadsModule
-from headstart.train.trunk_module import TrunkModule
 from headstart.train.loss_mix import LossMix
 from headstart.train.targets import future_targets
+from headstart.train.trunk_module import TrunkModule
 
 
 def joint_loss(

@@ -27,8 +27,8 @@ from headstart.checkpoint.huggingface_writing import tokenizer_files, write_mode
 from headstart.checkpoint.trunk_identity import vocabulary_digest
 from headstart.errors import UnsupportedError
 from headstart.runtime.native import load_trunk
-from headstart.train.trunk_module import TrunkModule
 from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance
+from headstart.train.trunk_module import TrunkModule
 
 MODEL_NAME = "model"
 _CANDIDATE_NAME = "model.next"

@@ -12,9 +12,9 @@ from headstart.train.heads_loss import DepthSums, HeadsLossConfig, TrainingBatch
 from headstart.train.heads_module import HeadsModule
 from headstart.train.joint_config import JointConfig
 from headstart.train.joint_loss import count_tokens, joint_loss, product_precision
-from headstart.train.trunk_module import TrunkModule
 from headstart.train.optimiser import TrunkOptimiser
 from headstart.train.trainer import BatchSource, HeadsTrainer, TrainerConfig, under
+from headstart.train.trunk_module import TrunkModule
 
 _TRUNK, _TRUNK_OPTIMISER = "trunk.", "trunk_optimiser."
 
