@@ -66,7 +66,7 @@ def depth_figures(setup: DraftingSetup) -> tuple[DepthFigures, ...]:
                 check_cost=check_cost,
                 draft_cost=setup.draft_cost(depth),
                 speedup=round_speedup(setup, tree, depth, curve),
-                break_even_acceptance=_acceptance_for(check_cost + setup.draft_cost(depth), depth),
+                break_even_acceptance=even_acceptance(check_cost + setup.draft_cost(depth), depth),
             )
         )
     return tuple(figures)
@@ -98,8 +98,13 @@ def round_speedup(setup: DraftingSetup, tree: Tree, depth: int, curve: CostCurve
     return expected_speedup([tree] * setup.concurrency, setup.concurrency, curve, draft_s)
 
 
-def _acceptance_for(tokens: float, depth: int) -> float | None:
-    """The acceptance at each of `depth` depths that makes so many tokens a round; `None` if they cannot."""
+def even_acceptance(tokens: float, depth: int) -> float | None:
+    """The acceptance, the same at each of `depth` depths, that makes so many tokens a round; `None` if none does.
+
+    Args:
+        tokens: mean acceptance length, the trunk's own token included; at least 1.
+        depth: of the chain.
+    """
     if tokens > depth + 1:
         return None
     low, high = 0.0, 1.0  # tokens rise with acceptance, and suffice at `high`

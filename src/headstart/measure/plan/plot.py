@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headstart.errors import ConfigError, UnsupportedError
+from headstart.measure.plan.break_even import even_acceptance
 from headstart.measure.plan.planning import Plan
 
 _STEPS = 100
@@ -35,12 +36,14 @@ def plot_plan(plan: Plan, path: Path) -> None:
         round_cost = entry.check_cost + entry.draft_cost
         tokens = [sum(share**power for power in range(entry.depth + 1)) for share in shares]
         (line,) = curve_axes.plot(shares, [each / round_cost for each in tokens], label=f"depth {entry.depth}")
-        # a chain of the same length at one acceptance for all depths stands for one of mixed acceptance
-        mean = entry.survival ** (1 / entry.depth)
-        curve_axes.plot([mean], [entry.speedup], marker="o", color=line.get_color())
+        # acceptance may fall with depth: the point is where one for all depths would bring as many tokens
+        even = even_acceptance(entry.mean_acceptance_length, entry.depth)
+        curve_axes.plot([even], [entry.speedup], marker="o", color=line.get_color())
     curve_axes.axhline(1.0, color="grey", linewidth=0.8, linestyle="--")
     curve_axes.set(
-        title="Break-even: where a curve crosses 1", xlabel="acceptance (dots: this plan's mean)", ylabel="speed-up"
+        title="Break-even: where a curve crosses 1",
+        xlabel="acceptance, the same at every depth (dots: this plan)",
+        ylabel="speed-up",
     )
     curve_axes.legend(fontsize="small")
     if plan.by_concurrency:
