@@ -69,12 +69,18 @@ def tokenizer_files(source: Checkpoint) -> dict[str, bytes]:
         CheckpointError, UnsupportedError: the source's tokenizer cannot be read.
     """
     if source.format == "gguf":
-        return _files_of(source.tokenizer())
-    paths = [path for pattern in _COPIED for path in sorted(source.path.glob(pattern))]
-    return {str(path.relative_to(source.path)): path.read_bytes() for path in paths}
+        return made_tokenizer_files(source.tokenizer())
+    return copied_tokenizer_files(source.path)
 
 
-def _files_of(tokenizer: Tokenizer) -> dict[str, bytes]:
+def copied_tokenizer_files(folder: Path) -> dict[str, bytes]:
+    """The files of a folder that have to do with text, by path within it."""
+    paths = [path for pattern in _COPIED for path in sorted(folder.glob(pattern))]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def made_tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
+    """Files that say what a tokenizer in memory does, by path within a folder."""
     special, templates = tokenizer.special, tokenizer.templates
     backend = tokenizers.Tokenizer.from_str(tokenizer.backend_json())
     around = {token_id: str(backend.id_to_token(token_id)) for token_id in (*special.prefix_ids, *special.suffix_ids)}
