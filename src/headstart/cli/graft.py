@@ -15,7 +15,8 @@ from headstart.cli import status
 from headstart.cli.flags import ModelName
 from headstart.cli.graft_flags import GraftFlags, read_prompt_files
 from headstart.cli.graft_joint_flags import JointFlags
-from headstart.errors import ConfigError, UnsupportedError
+from headstart.cli.torch_needed import require_torch
+from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
     from headstart.train.graft import GraftResult
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _FLAGS, _JOINT_FLAGS = GraftFlags(), JointFlags()
 
 _LABELS = {"writing": "Writing text", "reading": "Reading it  ", "training": "Training    ", "joint": "Both at once"}
-_NEEDED = ("torch", "safetensors")
 
 
 def graft(
@@ -73,7 +73,7 @@ def graft(
         raise ConfigError(
             "--text-of takes a text as it is; --prompts and --text-tokens have no effect. Leave them out."
         )
-    _require_torch()
+    require_torch("Heads are trained")
 
     # late: they bring numpy, the native module and torch, which --help can do without
     from headstart.checkpoint import open_checkpoint
@@ -113,20 +113,6 @@ def graft(
     else:
         print(_account(model, kind, result))
     return None
-
-
-def _require_torch() -> None:
-    try:
-        import safetensors
-        import torch
-    except ModuleNotFoundError as error:
-        if error.name not in _NEEDED:
-            raise
-        raise UnsupportedError(
-            f"Heads are trained in PyTorch, and {error.name} is not installed. Install what training needs: "
-            "pip install 'headstart[train]'. To draft with heads that are trained, nothing is needed."
-        ) from None
-    del safetensors, torch
 
 
 def _document(model: str, kind: str, result: GraftResult) -> dict[str, object]:

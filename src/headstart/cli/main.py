@@ -17,10 +17,12 @@ from headstart.cli.demo import demo
 from headstart.cli.generate import generate
 from headstart.cli.graft import graft
 from headstart.cli.help import HelpText
+from headstart.cli.inspect import inspect
 from headstart.cli.mistyped import refuse_mistyped_flags
 from headstart.cli.plan import plan
 from headstart.cli.settings import settings_sources
 from headstart.cli.terminal import printable
+from headstart.cli.train import train
 from headstart.errors import ConfigError, HeadstartError
 
 # Each keeps what takes long to import inside its function.
@@ -29,7 +31,9 @@ VERBS: dict[str, Callable[..., int | None]] = {
     "chat": chat,
     "demo": demo,
     "graft": graft,
+    "inspect": inspect,
     "plan": plan,
+    "train": train,
 }
 
 

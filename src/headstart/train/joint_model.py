@@ -12,22 +12,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headstart.architectures.config import TrunkConfig
 from headstart.architectures.heads import HeadsConfig
-from headstart.architectures.huggingface_config import huggingface_config
-from headstart.architectures.names import stored_name
 from headstart.architectures.reading import read_config
 from headstart.checkpoint import Checkpoint, open_checkpoint
-from headstart.checkpoint import Tensor as StoredTensor
 from headstart.checkpoint.huggingface_writing import tokenizer_files, write_model_folder
 from headstart.checkpoint.trunk_identity import vocabulary_digest
 from headstart.errors import UnsupportedError
 from headstart.runtime.native import load_trunk
 from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance
+from headstart.train.model_files import settings_after, stored_weight
 from headstart.train.trunk_module import TrunkModule
 
 MODEL_NAME = "model"
@@ -51,7 +47,7 @@ class ModelFolder:
         """
         self._run, self._source = run, source
         _, self._config = read_config(source)
-        self._settings = _settings(source, self._config) | {"torch_dtype": "bfloat16", "_name_or_path": name}
+        self._settings = settings_after(source, self._config, name)
         self._files = tokenizer_files(source)
 
     @property
@@ -69,7 +65,7 @@ class ModelFolder:
             CheckpointError: it cannot be written.
             UnsupportedError: what was written would not be read as the same model.
         """
-        tensors = [_stored(stored_name(name, "huggingface"), weight) for name, weight in weights.items()]
+        tensors = [stored_weight(name, weight) for name, weight in weights.items()]
         write_model_folder(self._run / _CANDIDATE_NAME, self._settings, tensors, self._files)
         written = open_checkpoint(self._run / _CANDIDATE_NAME)
         if changed := self._changed(written):
@@ -134,16 +130,3 @@ class JointMeter:
         written = self._folder.write(self._trunk.rounded())
         trunk = load_trunk(written, threads=self._threads, taps=self._heads.taps)
         return AcceptanceMeter(trunk, written, self._heads, self._vocabulary, self._prompts).measure(weights)
-
-
-def _settings(source: Checkpoint, config: TrunkConfig) -> dict[str, object]:
-    """The contents of config.json; those of a folder stay, but for what speaks of its files."""
-    if source.format == "gguf":
-        tokenizer = source.tokenizer()
-        return huggingface_config(config) | {"bos_token_id": tokenizer.bos_id, "eos_token_id": list(tokenizer.end_ids)}
-    return {name: value for name, value in source.metadata.items() if name not in ("dtype", "quantization_config")}
-
-
-def _stored(name: str, weight: Tensor) -> StoredTensor:
-    values = weight.bfloat16().contiguous().view(torch.uint16).numpy()
-    return StoredTensor(name, tuple(weight.shape), "BF16", values.reshape(-1).view(np.uint8))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from headstart.train.run_clock import RunClock
 
-Phase = Literal["writing", "reading", "training", "joint"]
+Phase = Literal["writing", "reading", "preparing", "training", "joint"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

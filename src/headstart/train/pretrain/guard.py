@@ -1,0 +1,76 @@
+"""Steps that would harm: those whose loss or gradient is no number, or far above what it was."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from typing import Any
+
+from headstart.errors import HeadstartError
+
+# steps whose median is compared with, and how many there must be before it is
+_RECENT, _FEWEST = 64, 16
+
+
+class SpikeGuard:
+    """Judges steps one after the other.
+
+    Attributes:
+        num_skipped: steps that were refused, over the whole run.
+    """
+
+    def __init__(self, factor: float, max_skipped: int) -> None:
+        """Nothing has been seen.
+
+        Args:
+            factor: of the recent median, above which a step is refused; 0 for no limit.
+            max_skipped: steps that may be refused one after the other.
+        """
+        self.num_skipped = 0
+        self._factor, self._max_skipped = factor, max_skipped
+        self._in_a_row = 0
+        self._recent: deque[tuple[float, float]] = deque(maxlen=_RECENT)
+
+    def passes(self, step: int, loss: float, gradient_norm: float) -> bool:
+        """Whether a step may reach the weights.
+
+        Args:
+            step: its number, for the error.
+            loss, gradient_norm: of the step.
+
+        Raises:
+            HeadstartError: too many in a row may not.
+        """
+        if reason := self._reason(loss, gradient_norm):
+            self.num_skipped += 1
+            self._in_a_row += 1
+            if self._in_a_row > self._max_skipped:
+                raise HeadstartError(
+                    f"Step {step}: {reason}. So it was for {self._in_a_row} steps, none of which reached the weights. "
+                    "Training stops here; begin another run with a lower learning rate or a longer warm-up."
+                )
+            return False
+        self._in_a_row = 0
+        self._recent.append((loss, gradient_norm))
+        return True
+
+    def _reason(self, loss: float, gradient_norm: float) -> str:
+        if not math.isfinite(loss) or not math.isfinite(gradient_norm):
+            return f"the loss is {loss} and the gradient's norm {gradient_norm}"
+        if not self._factor or len(self._recent) < _FEWEST:
+            return ""
+        for index, (name, value) in enumerate((("loss", loss), ("gradient's norm", gradient_norm))):
+            usual = statistics.median(pair[index] for pair in self._recent)
+            if value > self._factor * usual:
+                return f"the {name} is {value:.4g}, above {self._factor:g} times its recent median {usual:.4g}"
+        return ""
+
+    def state(self) -> dict[str, Any]:
+        """As plain data, for a checkpoint."""
+        return {"num_skipped": self.num_skipped, "in_a_row": self._in_a_row, "recent": [list(p) for p in self._recent]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what `state` gave."""
+        self.num_skipped, self._in_a_row = state["num_skipped"], state["in_a_row"]
+        self._recent = deque(((loss, norm) for loss, norm in state["recent"]), maxlen=_RECENT)

@@ -1,0 +1,198 @@
+"""The loop of a pretraining: steps, judgements in between, and states to go on from.
+
+    steps   0 ... validate ... validate ... measure ... num_steps
+            states are saved between steps, whenever `save_every_s` have passed
+
+Everything but the times at which states are saved follows from the settings, so a run that was killed at any moment
+ends with the same weights.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from torch import Tensor
+
+from headstart.train.measured import MeasuredAcceptance
+from headstart.train.phases import Reporter, StoppedError
+from headstart.train.pretrain.batch import LabelledText
+from headstart.train.pretrain.config import TrainConfig
+from headstart.train.pretrain.trackers import Send, flat
+from headstart.train.pretrain.trainer import PretrainTrainer, StepMetrics
+from headstart.train.pretrain.validation import Validation, validate
+from headstart.train.run_clock import RunClock
+from headstart.train.run_directory import RunDirectory
+
+# of a run: how often it is judged unless settings say
+_VALIDATIONS, _MEASUREMENTS = 20, 4
+# of the time for training: what judging may take
+_JUDGING_SHARE = 0.2
+# steps whose speed says how many the time allows; the first is slower
+_TIMED_STEPS = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """How long a run trains; fixed once, so that a run that is taken up takes the same steps.
+
+    Attributes:
+        num_steps: of the optimiser.
+        validate_every, measure_every: steps between judgements; there is one of each at the end as well.
+    """
+
+    num_steps: int
+    validate_every: int
+    measure_every: int
+
+
+Measure = Callable[[Mapping[str, Tensor]], MeasuredAcceptance]
+"""What the native engine accepts with the weights of `PretrainTrainer.weights`."""
+
+
+class PretrainLoop:
+    """Trains in a run's folder, or goes on with it."""
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        train: TrainConfig,
+        trainer: PretrainTrainer,
+        validation: Sequence[LabelledText],
+        token_bytes: Tensor,
+        measure: Measure | None,
+        clock: RunClock,
+        report: Reporter,
+        trackers: Sequence[Send],
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            run: the folder.
+            train: how long, and how often what is done.
+            trainer: at step 0; its number of steps is replaced.
+            validation: held-out windows.
+            token_bytes: int64 [vocab_size], bytes that each token stands for.
+            measure: `None` without heads.
+            clock: limits the steps, if it has a limit.
+            report: told of each step.
+            trackers: sent figures as well.
+        """
+        self._run, self._train, self._trainer = run, train, trainer
+        self._validation, self._token_bytes, self._measure = validation, token_bytes, measure
+        self._clock, self._report, self._trackers = clock, report, trackers
+        self._saved = time.monotonic()
+        self._note = ""
+
+    def train(self) -> PretrainTrainer:
+        """Take all steps that are left; returns the trainer after the last.
+
+        Raises:
+            StoppedError: the run is to stop; its state is saved.
+            HeadstartError: training diverged.
+        """
+        plan = self._resume()
+        trainer = self._trainer
+        try:
+            while not trainer.finished:
+                metrics = trainer.take_step()
+                self._tell(metrics, plan)
+                self._judge(plan)
+                if trainer.finished or time.monotonic() - self._saved >= self._train.save_every_s:
+                    self._save()
+                self._report.tell("training", trainer.step, plan.num_steps, _spoken(metrics) + self._note)
+        except StoppedError:
+            self._save()
+            raise
+        return trainer
+
+    def _resume(self) -> Plan:
+        """Take up what is saved and planned; plan what is not."""
+        saved, known = self._run.load(), self._run.recall("plan")
+        if saved is None:
+            self._run.forget_after(-1)
+            self._report.tell("training", 0, 1, "finding out how fast it goes")
+            plan = Plan(**known) if known is not None else self._make_plan()
+            self._run.remember("plan", asdict(plan))
+            self._trainer = self._trainer.begun_anew(plan.num_steps)
+            return plan
+        assert known is not None, "a state is saved only once there is a plan"
+        plan = Plan(**known)
+        self._trainer = self._trainer.begun_anew(plan.num_steps)
+        tensors, progress = saved
+        self._trainer.restore(tensors, progress)
+        self._run.forget_after(self._trainer.step)
+        return plan
+
+    def _make_plan(self) -> Plan:
+        train = self._train
+        num_steps = train.max_steps
+        if self._clock.limit_s is not None:
+            step_s, validate_s, measure_s = self._try_out()
+            judging_s = _VALIDATIONS * validate_s + _MEASUREMENTS * measure_s
+            left_s = self._clock.left_s - min(judging_s, _JUDGING_SHARE * self._clock.left_s)
+            num_steps = max(1, min(num_steps, int(left_s / step_s)))
+            # judged so rarely that it fits
+            rarer = max(1.0, judging_s / max(1e-9, _JUDGING_SHARE * self._clock.left_s))
+        else:
+            rarer = 1.0
+
+        def every(asked: int, usual: int) -> int:
+            return asked or math.ceil(num_steps / max(1, int(usual / rarer)))
+
+        return Plan(
+            num_steps=num_steps,
+            validate_every=every(train.validate_every, _VALIDATIONS),
+            measure_every=every(train.measure_every, _MEASUREMENTS),
+        )
+
+    def _try_out(self) -> tuple[float, float, float]:
+        """Seconds of a step, a validation and a measurement. The steps are taken back."""
+        tensors, progress = self._trainer.state()
+        before = {name: tensor.clone() for name, tensor in tensors.items()}
+        # a curriculum trains all heads at some time; as if it did from the first
+        step_s = statistics.median(self._trainer.take_step().seconds for _ in range(_TIMED_STEPS))
+        self._trainer.restore(before, progress)
+        started = time.monotonic()
+        self._assess()
+        validate_s = time.monotonic() - started
+        if self._measure is not None:
+            self._measure(self._trainer.weights())
+        return step_s, validate_s, time.monotonic() - started - validate_s
+
+    def _judge(self, plan: Plan) -> None:
+        """Whatever is due after the step that was taken."""
+        trainer = self._trainer
+        if trainer.step % plan.validate_every == 0 or trainer.finished:
+            found = self._assess()
+            self._log("validation", found.to_json())
+            self._note = f", held out {found.bits_per_byte:.3f} bits a byte"
+        if self._measure is not None and (trainer.step % plan.measure_every == 0 or trainer.finished):
+            measured = self._measure(self._trainer.weights())
+            self._log("measured", measured.to_json())
+
+    def _assess(self) -> Validation:
+        return validate(self._trainer, self._validation, self._token_bytes)
+
+    def _tell(self, metrics: StepMetrics, plan: Plan) -> None:
+        entry = metrics.to_json()
+        del entry["step"]
+        self._log("step", entry)
+
+    def _log(self, kind: str, entry: dict[str, object]) -> None:
+        step = self._trainer.step
+        self._run.log(kind=kind, step=step, **entry)
+        for send in self._trackers:
+            send(flat(entry, kind), step)
+
+    def _save(self) -> None:
+        self._run.save(*self._trainer.state())
+        self._saved = time.monotonic()
+
+
+def _spoken(metrics: StepMetrics) -> str:
+    losses = " ".join(f"{head.loss:.3f}" for head in metrics.heads)
+    return f"loss by head {losses}, {metrics.tokens / metrics.seconds:.0f} tokens/s"

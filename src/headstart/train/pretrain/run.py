@@ -1,0 +1,229 @@
+"""A pretraining as a whole: corpus, model, loop, and a folder that every verb takes.
+
+    OUT/config.json, model.safetensors, tokenizer.json, ...   the model
+    OUT/heads.safetensors                                     its heads
+    OUT/run/                  settings, metrics.jsonl, and the state that training goes on from
+    OUT/data/                 the corpus, if it was prepared for this run
+
+It can be interrupted or killed at any moment and goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headstart.checkpoint.safetensors import HEADS_NAME
+from headstart.errors import UnsupportedError
+from headstart.runtime.native import load_trunk
+from headstart.train.corpus import Corpus, CorpusWindows, open_corpus, validation_windows
+from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance
+from headstart.train.phases import Reporter, Show, StoppedError
+from headstart.train.plot import plot_run
+from headstart.train.pretrain.batch import LabelledText, labelled_text
+from headstart.train.pretrain.config import PretrainConfig
+from headstart.train.pretrain.initial_weights import count_parameters
+from headstart.train.pretrain.loop import Measure, PretrainLoop
+from headstart.train.pretrain.parts import (
+    make_blueprint,
+    make_layout,
+    make_model,
+    prompts_of,
+    require_same_vocabulary,
+)
+from headstart.train.pretrain.trackers import open_trackers
+from headstart.train.pretrain.trainer import PretrainTrainer
+from headstart.train.pretrain.written_model import ModelWriter, head_arrays
+from headstart.train.run_clock import RunClock
+from headstart.train.run_directory import RunDirectory
+
+RUN_NAME, DATA_NAME = "run", "data"
+
+_MEASURED_PROMPTS = 12
+_PROMPT_TOKENS = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PretrainResult:
+    """What came of a pretraining.
+
+    Attributes:
+        model: the folder.
+        heads: the file of its heads, or `None`.
+        num_parameters: of trunk and heads together.
+        num_steps: that were taken.
+        num_skipped: of these, how many the guard kept from the weights.
+        num_tokens: that were trained on, repeated ones counted each time.
+        bits_per_byte: of the trunk on held-out windows.
+        losses: nats on held-out windows, the trunk's first.
+        correct: guesses there that were right, likewise.
+        measured: what the native engine accepted on held-out prompts, or `None` without heads.
+        spent_s: seconds of training, over all the times that the run was taken up.
+    """
+
+    model: Path
+    heads: Path | None
+    num_parameters: int
+    num_steps: int
+    num_skipped: int
+    num_tokens: int
+    bits_per_byte: float
+    losses: tuple[float, ...]
+    correct: tuple[float, ...]
+    measured: MeasuredAcceptance | None
+    spent_s: float
+
+
+def pretrain(
+    config: PretrainConfig,
+    out: str | Path,
+    *,
+    show: Show = lambda progress: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> PretrainResult | None:
+    """Train a model; goes on if `out` holds an unfinished run with the same settings.
+
+    Args:
+        config: what, on what text, and how.
+        out: the folder of the model and the run.
+        show: told of progress.
+        should_stop: asked after every step.
+
+    Returns:
+        What came of it; `None` if it was stopped, and goes on when it is called again.
+
+    Raises:
+        ConfigError: settings that cannot hold, or other ones than the run in `out` has.
+        CheckpointError, UnsupportedError: the text, a model, or a file of the run cannot be used.
+        HeadstartError: training diverged.
+    """
+    try:
+        return _Pretraining(config, Path(out), show, should_stop).run()
+    except StoppedError:
+        return None
+
+
+class _Pretraining:
+    """One call of `pretrain`."""
+
+    def __init__(self, config: PretrainConfig, out: Path, show: Show, should_stop: Callable[[], bool]) -> None:
+        self._config, self._out = config, out
+        self._device = _device(config.train.device)
+        self._corpus = _open_text(config, out, show)
+        self._blueprint = make_blueprint(config, self._corpus.vocab_size)
+        if self._blueprint.source is not None:
+            require_same_vocabulary(self._blueprint.source, self._corpus)
+        self._settings = config.settings() | {"corpus": self._corpus.digest}
+        if self._blueprint.source is not None:
+            self._settings["start"] = self._blueprint.source.digest()
+        self._run = RunDirectory(out / RUN_NAME, self._settings)
+        self._clock = RunClock(self._run, config.train.minutes or None)
+        self._report = Reporter(self._clock, show, should_stop)
+        if config.train.threads:
+            torch.set_num_threads(config.train.threads)
+        layout = make_layout(self._blueprint, self._corpus, out.name, self._settings)
+        self._writer = ModelWriter(layout, self._run.path, out)
+
+    def run(self) -> PretrainResult:
+        result = self._run.recall("result")
+        if result is None:
+            result = self._train()
+            self._run.remember("result", result)
+        return self._result(result)
+
+    def _train(self) -> dict[str, Any]:
+        config, corpus = self._config, self._corpus
+        train = config.train
+        windows = CorpusWindows(corpus.train, config.data.window, train.batch_windows, train.seed)
+        model = make_model(self._blueprint, train.seed).to(self._device)
+
+        def batches(step: int) -> LabelledText:
+            return labelled_text(windows.batch(step), self._device)
+
+        held_out = validation_windows(corpus.validation, config.data.window, config.data.validation_windows)
+        judged = labelled_text(held_out, self._device).split(train.windows_at_once)
+        trainer = PretrainTrainer(model, train, config.heads, train.max_steps, batches)
+        loop = PretrainLoop(
+            self._run,
+            train,
+            trainer,
+            judged,
+            torch.from_numpy(corpus.token_bytes),
+            self._meter(),
+            self._clock,
+            self._report,
+            open_trackers(train.track, self._run.path, self._settings),
+        )
+        trainer = loop.train()
+        self._writer.place(trainer.weights(), self._last("measured") or {})
+        plot_run(self._run.metrics(), self._run.path / "plot.svg")
+        self._clock.note(at_once=True)
+        return {
+            "num_parameters": count_parameters(model.parameters()),
+            "num_steps": trainer.num_steps,
+            "num_skipped": trainer.num_skipped,
+            "num_tokens": trainer.num_steps * train.batch_windows * config.data.window,
+        }
+
+    def _meter(self) -> Measure | None:
+        """The native engine with the model as it would be written."""
+        heads = self._blueprint.heads
+        if heads is None:
+            return None
+        prompts = prompts_of(
+            self._corpus.validation, _MEASURED_PROMPTS, min(_PROMPT_TOKENS, self._config.data.window // 4)
+        )
+        if not prompts:
+            return None
+
+        def measure(weights: Mapping[str, Tensor]) -> MeasuredAcceptance:
+            written = self._writer.write(weights)
+            trunk = load_trunk(written, threads=self._config.train.threads or None, taps=heads.taps)
+            found = AcceptanceMeter(trunk, written, heads, None, prompts).measure(head_arrays(weights))
+            self._writer.clear()
+            return found
+
+        return measure
+
+    def _last(self, kind: str) -> dict[str, Any] | None:
+        """The last line of metrics of a kind."""
+        entries = [entry for entry in self._run.metrics() if entry.get("kind") == kind]
+        return entries[-1] if entries else None
+
+    def _result(self, figures: dict[str, Any]) -> PretrainResult:
+        judged, measured = self._last("validation"), self._last("measured")
+        assert judged is not None, "the last step is judged"
+        heads = self._out / HEADS_NAME
+        return PretrainResult(
+            model=self._out,
+            heads=heads if self._blueprint.heads is not None else None,
+            bits_per_byte=judged["bits_per_byte"],
+            losses=tuple(judged["losses"]),
+            correct=tuple(judged["correct"]),
+            measured=None if measured is None else MeasuredAcceptance.from_json(measured),
+            spent_s=self._clock.spent_s,
+            **figures,
+        )
+
+
+def _open_text(config: PretrainConfig, out: Path, show: Show) -> Corpus:
+    """The corpus that was prepared before, or is now."""
+    if config.data.path:
+        return open_corpus(config.data.path)
+    raise NotImplementedError
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UnsupportedError(
+            "train.device = 'cuda', but PyTorch finds no such device here. Install a build of PyTorch for it, or train "
+            "on the cpu."
+        )
+    return torch.device(name)
