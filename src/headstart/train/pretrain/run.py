@@ -22,8 +22,9 @@ from headstart.checkpoint.safetensors import HEADS_NAME
 from headstart.errors import UnsupportedError
 from headstart.runtime.native import load_trunk
 from headstart.train.corpus import Corpus, CorpusWindows, open_corpus, validation_windows
+from headstart.train.corpus.prepare import CorpusConfig, Preparing, prepare_corpus
 from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance
-from headstart.train.phases import Reporter, Show, StoppedError
+from headstart.train.phases import Progress, Reporter, Show, StoppedError
 from headstart.train.plot import plot_run
 from headstart.train.pretrain.batch import LabelledText, labelled_text
 from headstart.train.pretrain.config import PretrainConfig
@@ -213,9 +214,19 @@ class _Pretraining:
 
 def _open_text(config: PretrainConfig, out: Path, show: Show) -> Corpus:
     """The corpus that was prepared before, or is now."""
-    if config.data.path:
-        return open_corpus(config.data.path)
-    raise NotImplementedError
+    data = config.data
+    if data.path:
+        return open_corpus(data.path)
+    asked = CorpusConfig(sources=data.sources, tokenizer=config.model.start or data.tokenizer or "bytes")
+    num_done = 0
+
+    def tell(progress: Preparing) -> None:
+        nonlocal num_done
+        num_done += progress.done
+        note = f"{progress.source}: {progress.documents} documents, {progress.bytes / 1e6:.1f} MB"
+        show(Progress(phase="preparing", done=num_done, total=max(num_done, len(data.sources)), note=note))
+
+    return prepare_corpus(out / DATA_NAME, asked, tell)
 
 
 def _device(name: str) -> torch.device:
