@@ -13,6 +13,7 @@ from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 from headstart import __version__
 from headstart.cli import status
 from headstart.cli.chat import chat
+from headstart.cli.data import data
 from headstart.cli.demo import demo
 from headstart.cli.generate import generate
 from headstart.cli.graft import graft
@@ -33,6 +34,7 @@ VERBS: dict[str, Callable[..., int | None]] = {
     "graft": graft,
     "inspect": inspect,
     "plan": plan,
+    "data": data,
     "train": train,
 }
 

@@ -149,8 +149,8 @@ def validation_windows(store: TokenStore, window: int, count: int) -> PackedWind
     if not available:
         raise ConfigError(
             f"The validation documents have {store.num_tokens} tokens, and a window has {window}. Take shorter "
-            "windows, or prepare the corpus with more documents or a larger validation share. A file is one document: the "
-            "records of a JSONL file are many."
+            "windows, or prepare the corpus with more documents or a larger validation share. A file is one "
+            "document; the records of a JSONL file are many."
         )
     count = min(count, available)
     windows = _empty(count, window)
