@@ -10,8 +10,8 @@ FORGETTING = 0.1
 MAX_SURPRISE = 2.0
 
 
-# With each new observation, the time of reading a token moves by this share of the difference.
-READING_RATE = 0.2
+# With each new reading the old ones lose this share of their weight.
+FORGETTING_OF_READING = 0.2
 
 
 class DraftCost:
@@ -86,7 +86,8 @@ class DraftCosts:
     def __init__(self) -> None:
         """Begin with everything thought to be free."""
         self._by_size: dict[int, DraftCost] = {}  # by the binary length of the number of sequences
-        self._reading_s: float | None = None
+        # Sums: to read a few tokens takes little less than to read a dozen, so each reading counts by its length.
+        self._read_tokens = self._read_s = 0.0
 
     def of(self, num_sequences: int) -> DraftCost:
         """The cost of drafting for about so many sequences (at least 1).
@@ -104,7 +105,7 @@ class DraftCosts:
 
     def reading_s(self, backlog: int) -> float:
         """Seconds that reading `backlog` missed tokens is expected to take."""
-        return backlog * (self._reading_s or 0.0)
+        return backlog * self._read_s / self._read_tokens if self._read_tokens else 0.0
 
     def observe(self, depth: int, num_sequences: int, backlog: int, seconds: float) -> None:
         """Learn from a drafting.
@@ -119,6 +120,6 @@ class DraftCosts:
         if backlog == 0:
             cost.observe(depth, seconds)
         elif cost.is_known:
-            observed = max(seconds - cost.cost(depth), 0.0) / backlog
-            known = observed if self._reading_s is None else self._reading_s
-            self._reading_s = known + READING_RATE * (observed - known)
+            keep = 1.0 - FORGETTING_OF_READING
+            self._read_tokens = keep * self._read_tokens + backlog
+            self._read_s = keep * self._read_s + max(seconds - cost.cost(depth), 0.0)

@@ -13,8 +13,10 @@ from headstart.records import Tree
 FORGETTING = 0.02
 FORGETTING_OF_SEQUENCE = 0.1
 
-# Trees before a drafter is judged by them: a single one may be any.
+# Trees before a drafter is judged by them, over all sequences and again for each: a single one may be any, a text
+# may suit a drafter that others did not, and the beginning of one is harder than the rest.
 FAIR_TRIAL = 8
+FAIR_TRIAL_OF_SEQUENCE = 4
 
 # With each new guess that was judged, likewise; and the weight of the belief that all are right.
 FORGETTING_OF_DEPTHS = 0.02
@@ -28,7 +30,7 @@ class TypicalTree:
         probabilities: calibrated path probabilities, descending; none before the first tree.
     """
 
-    __slots__ = ("_forgetting", "_last", "_num_seen", "probabilities")
+    __slots__ = ("_forgetting", "_last", "_num_believed", "_trees_to_come", "probabilities")
 
     def __init__(self, forgetting: float, earlier: TypicalTree | None = None) -> None:
         """Begin with what `earlier` knows.
@@ -40,20 +42,29 @@ class TypicalTree:
         self._forgetting = forgetting
         self.probabilities: list[float] = []
         self._last: Sequence[float] = ()
-        self._num_seen = 0
+        self._num_believed = 0
+        self._trees_to_come = FAIR_TRIAL if earlier is None else FAIR_TRIAL_OF_SEQUENCE
         if earlier is not None and earlier.probabilities:
             self.probabilities = earlier.probabilities
-            self._num_seen = round(1 / forgetting)
+            self._num_believed = round(1 / forgetting)
+
+    @property
+    def on_trial(self) -> bool:
+        """Whether too few trees were seen to judge by them."""
+        return self._trees_to_come > 0
+
+    @property
+    def expected(self) -> Sequence[float]:
+        """What the next tree may be like: an average one, or the last one if that was better.
+
+        Texts change their kind within a few tokens. One good tree earns the drafter another look.
+        """
+        return max(self.probabilities, self._last, key=sum)
 
     @property
     def hoped(self) -> Sequence[float]:
-        """What the next tree may be like: an average one, or the last one if that was better.
-
-        Before a fair trial its best node is hoped to be right for certain, whatever the first trees were like. Texts
-        change their kind within a few tokens. One good tree earns the drafter another look.
-        """
-        likely = max(self.probabilities, self._last, key=sum)
-        return likely if self._num_seen >= FAIR_TRIAL else (1.0, *likely[1:])
+        """The same, but that its best node is hoped to be right for certain, whatever the trees so far were like."""
+        return (1.0, *self.expected[1:])
 
     def learn(self, probabilities: Sequence[float]) -> None:
         """Take in a tree.
@@ -61,9 +72,10 @@ class TypicalTree:
         Args:
             probabilities: its path probabilities, descending.
         """
-        self._num_seen += 1
+        self._num_believed += 1
+        self._trees_to_come -= 1
         self._last = probabilities
-        share = max(self._forgetting, 1 / self._num_seen)
+        share = max(self._forgetting, 1 / self._num_believed)
         self.probabilities = [
             old + share * (new - old) for old, new in zip_longest(self.probabilities, probabilities, fillvalue=0.0)
         ]

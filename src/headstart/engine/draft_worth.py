@@ -24,7 +24,12 @@ from headstart.decoding.policy import (
 from headstart.decoding.trees import depths
 from headstart.engine.draft_config import DraftConfig
 from headstart.engine.draft_cost import DraftCosts
-from headstart.engine.draft_record import FORGETTING_OF_SEQUENCE, DraftRecord, TypicalTree
+from headstart.engine.draft_record import (
+    FAIR_TRIAL_OF_SEQUENCE,
+    FORGETTING_OF_SEQUENCE,
+    DraftRecord,
+    TypicalTree,
+)
 from headstart.engine.scheduler import Round
 from headstart.engine.sequence import Sequence
 from headstart.records import EMPTY_TREE, Tree
@@ -34,6 +39,9 @@ REFRESH_ROUNDS = 32
 
 # Depth at most before it is known what a depth costs. What is learnt from deeper tries would speak for deep trees only.
 FIRST_DEPTH = 1
+
+# For trees of a new text, to learn whether they are better than those of others, this share of its time may be spent.
+TRIAL_SHARE = 0.02
 
 # Reading a text that was missed is an outlay for rounds to come; so many share it.
 READING_ROUNDS = 32
@@ -123,15 +131,14 @@ class DraftWorth:
             return []
         if not self._costs.of(len(askers)).is_known:
             # what it costs can be learnt from one sequence, without reading the texts of all
-            askers = [min(askers, key=lambda asker: asker.backlog)]
+            askers = [_cheapest(askers)]
         outlook = self._look_out(askers, fixed_rows, max_rows)
         cost = self._costs.of(len(askers))
-        pass_s = self._cost.cost(fixed_rows)
         is_hopeless = outlook.max_nodes == 0 or outlook.max_depth == 0
         self._is_trial = is_hopeless or not cost.is_known
         if is_hopeless:
-            return [(asker, Limits(1, 1)) for asker in askers] if self._probe.allows(cost.cost(1) / pass_s) else []
-        if cost.usual > MARGIN * pass_s:
+            return [(asker, Limits(1, 1)) for asker in self._probed(askers, self._costs.of(1).cost(1), fixed_rows)]
+        if cost.usual > MARGIN * self._cost.cost(fixed_rows):
             return self._weigh(askers, fixed_rows, max_rows)
         # what costs less than the margin of every decision is not worth weighing
         return [(asker, self._limits(asker, 0.0)) for asker in askers]
@@ -242,7 +249,7 @@ class DraftWorth:
         for asker in askers:
             found = _descending(asker.tree)
             # the two guess the same tokens, so their probabilities do not add up
-            hope = self._typical_of(asker).hoped
+            hope = self._hope(asker, token_s)
             union = [max(pair) for pair in zip_longest(found, hope, fillvalue=0.0)] if found else hope
             hoped_tokens = min(sum(union), asker.max_depth)
             reading_s = self._reading_s(asker, hoped_tokens)
@@ -255,12 +262,39 @@ class DraftWorth:
         rate, num_nodes = self._rate(hoped, fixed_rows, max_rows, outlay_s) if chosen else (0.0, 0)
         at_hand = [probability for asker in askers for probability in asker.tree.path_probabilities]
         if not chosen or rate <= self._rate(at_hand, fixed_rows, max_rows, 0.0)[0]:
-            outlay_s = cost.usual + sum(self._costs.reading_s(asker.backlog) for asker in askers)
-            if not self._probe.allows(outlay_s / self._cost.cost(fixed_rows)):
+            chosen, rate = self._probed(askers, self._costs.of(1).usual, fixed_rows), 1.0 / token_s
+            if not chosen:
                 return []
-            chosen, rate = list(askers), 1.0 / token_s
         least = self._least_parent_s(len(chosen), fixed_rows, num_nodes) * rate
         return [(asker, self._limits(asker, least)) for asker in chosen]
+
+    def _hope(self, asker: Asker, token_s: float) -> SequenceABC[float]:
+        """Path probabilities of the tree that the drafter may give: as its trees were, or better if that is not known.
+
+        Args:
+            asker: for whom.
+            token_s: seconds that a kept guess saves.
+        """
+        typical = self._typical_of(asker)
+        if not typical.on_trial:
+            return typical.expected
+        if self._record(asker.samples).typical.on_trial:
+            return typical.hoped
+        trial_s = FAIR_TRIAL_OF_SEQUENCE * self._costs.of(1).usual + self._costs.reading_s(asker.backlog)
+        is_affordable = trial_s <= TRIAL_SHARE * asker.sequence.stop_rules.num_left * token_s
+        return typical.hoped if is_affordable else typical.expected
+
+    def _probed(self, askers: SequenceABC[Asker], draft_s: float, fixed_rows: int) -> list[Asker]:
+        """Whom to ask though it does not pay: the one who costs least, or nobody.
+
+        Args:
+            askers: at least one.
+            draft_s: seconds that drafting for one takes, once the text is read.
+            fixed_rows: rows that run anyway.
+        """
+        asker = _cheapest(askers)
+        outlay_s = draft_s + self._costs.reading_s(asker.backlog)
+        return [asker] if self._probe.allows(outlay_s / self._cost.cost(fixed_rows)) else []
 
     def _rate(self, probabilities: list[float], fixed_rows: int, max_rows: int, outlay_s: float) -> tuple[float, int]:
         return best_rate(sorted(probabilities, reverse=True), fixed_rows, self._cost, max_rows, outlay_s)
@@ -276,6 +310,11 @@ class DraftWorth:
         """A round's share of reading what was missed, if a round keeps so many guesses."""
         rounds_left = asker.sequence.stop_rules.num_left / (1.0 + hoped_tokens)
         return self._costs.reading_s(asker.backlog) / min(READING_ROUNDS, max(rounds_left, 1.0))
+
+
+def _cheapest(askers: SequenceABC[Asker]) -> Asker:
+    """The one with the least to be read."""
+    return min(askers, key=lambda asker: asker.backlog)
 
 
 def _descending(tree: Tree) -> list[float]:

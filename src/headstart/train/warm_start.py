@@ -54,8 +54,8 @@ def read_warm_start(path: Path, wanted: HeadsConfig, checkpoint: Checkpoint) -> 
     trained_for, tokens = file.header.trunk, vocabulary_digest(checkpoint.tokenizer())
     if trained_for.vocabulary_digest != tokens:
         raise CheckpointError(
-            f"{path}: the heads were trained for {trained_for.name}, whose tokens are others than this model's (digests "
-            f"{trained_for.vocabulary_digest} and {tokens}). Give heads of a model with this tokenizer, or none."
+            f"{path}: the heads were trained for {trained_for.name}, whose tokens are others than this model's "
+            f"(digests {trained_for.vocabulary_digest} and {tokens}). Give heads of a model with this tokenizer, or none."
         )
     found = described_heads(file, read_config(checkpoint)[1])
     _require_same(path, found, wanted)

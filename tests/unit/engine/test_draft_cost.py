@@ -66,6 +66,17 @@ def test_reading_what_was_missed_is_not_taken_for_the_cost_of_drafting():
     assert costs.reading_s(0) == 0.0
 
 
+def test_a_few_tokens_say_little_of_what_a_long_text_takes_to_read():
+    """Reading two tokens takes as long as reading eight, which is no reason to leave a prompt unread."""
+    costs = DraftCosts()
+    for _ in range(10):
+        costs.observe(2, 1, 0, 0.001)
+    costs.observe(2, 1, 500, 0.001 + 500 * 0.00002)
+    for _ in range(3):
+        costs.observe(2, 1, 2, 0.001 + 0.0004)
+    assert costs.reading_s(500) == pytest.approx(0.01, rel=0.3)
+
+
 def test_batches_of_other_sizes_have_costs_of_their_own():
     costs = DraftCosts()
     for _ in range(50):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headstart.decoding.trees import chain
-from headstart.engine.draft_record import FAIR_TRIAL, DraftRecord, TypicalTree
+from headstart.engine.draft_record import FAIR_TRIAL, FAIR_TRIAL_OF_SEQUENCE, DraftRecord, TypicalTree
 from headstart.records import Tree
 
 
@@ -20,9 +20,23 @@ def test_a_few_bad_trees_are_no_fair_trial():
     assert typical.hoped == (1.0,)
     for _ in range(FAIR_TRIAL - 1):
         typical.learn([0.1, 0.05])
-        assert typical.hoped == pytest.approx((1.0, 0.05))
+        assert typical.on_trial
+    assert typical.hoped == pytest.approx((1.0, 0.05))
+    assert typical.expected == pytest.approx([0.1, 0.05])
     typical.learn([0.1, 0.05])
-    assert typical.hoped == pytest.approx([0.1, 0.05])
+    assert not typical.on_trial
+
+
+def test_a_new_text_is_another_trial():
+    all_texts = TypicalTree(0.02)
+    for _ in range(FAIR_TRIAL):
+        all_texts.learn([0.1])
+    own = TypicalTree(0.1, all_texts)
+    assert own.on_trial
+    for _ in range(FAIR_TRIAL_OF_SEQUENCE):
+        own.learn([0.8])
+    assert not own.on_trial
+    assert own.expected == [0.8]
 
 
 def test_new_trees_weigh_more_than_old_ones():
@@ -39,9 +53,9 @@ def test_a_good_tree_gives_hope_for_one_more():
     for _ in range(30):
         typical.learn([0.1])
     typical.learn([0.9, 0.8])
-    assert typical.hoped == [0.9, 0.8]
+    assert typical.expected == [0.9, 0.8]
     typical.learn([0.2])
-    assert sum(typical.hoped) < 0.4
+    assert sum(typical.expected) < 0.4
 
 
 def test_a_new_text_is_believed_to_be_like_the_others_until_it_shows_its_own():

@@ -146,6 +146,26 @@ def test_a_new_text_is_not_judged_by_the_last_one(clock):
     assert len(dear.asked) > 0.6 * completion.rounds
 
 
+def test_a_bad_text_is_no_verdict_on_the_next(clock):
+    dear = Dear(clock, is_right=lambda length: dear.good)
+    dear.good = False
+    engine, _ = write(Silent(), dear)
+    dear.good = True
+    dear.asked.clear()
+    completion = engine.generate(OTHER, PARAMS)
+    assert len(dear.asked) > 0.8 * completion.rounds
+    assert completion.mean_acceptance_length > 3
+
+
+def test_one_that_is_bad_at_all_texts_costs_little_on_each(clock):
+    dear = Dear(clock, is_right=lambda length: False)
+    engine, _ = write(Silent(), dear)
+    for _ in range(4):
+        spent = dear.spent
+        engine.generate(OTHER, PARAMS)
+        assert dear.spent - spent < 0.03 * 300
+
+
 def test_a_dear_drafter_is_left_alone_where_a_cheap_one_finds_the_same(clock):
     dear = Dear(clock)
     _, (completion,) = write(Cheap(TEXTS), dear)
@@ -203,6 +223,18 @@ def test_reading_a_prompt_is_an_outlay_and_no_loss(clock):
     asked = len(dear.asked)
     engine.generate((*LONG, 3), SamplingParams(max_tokens=4, ignore_eos=True))
     assert len(dear.asked) == asked  # eight passes of reading are too much for three tokens
+
+
+def test_what_it_takes_to_read_is_part_of_a_probes_price(clock):
+    """With eight sequences no guess pays; reading eight texts to see so again and again would cost a tenth."""
+    steep = CostCurve({rows: float(rows) for rows in (1, 8, 64)})
+    dear = Reader(clock)
+    prompts = [PROMPT, OTHER] * 4
+    engine = make_toy_engine([Silent(), dear], cost_curve=steep, max_batch=8)
+    started = clock.now
+    engine.generate_many([(*prompt, *range(30)) for prompt in prompts], SamplingParams(max_tokens=200, ignore_eos=True))
+    assert dear.asked
+    assert clock.now - started < 0.02 * 200 * 8
 
 
 def test_a_dearer_depth_makes_shallower_trees(clock):
