@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import mmap
 import struct
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +21,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from headstart.checkpoint.declared import DeclaredTensor
 from headstart.checkpoint.kinds import KINDS
 from headstart.checkpoint.mapping import map_file
 from headstart.checkpoint.tensor import Tensor
@@ -84,6 +86,32 @@ def read_gguf(path: Path) -> GgufFile:
             "Join them first: llama-gguf-split --merge FIRST_PART OUTPUT"
         )
     return GgufFile(metadata, _read_tensors(cursor, num_tensors, _alignment(cursor, metadata)))
+
+
+def declared_gguf(path: Path) -> tuple[Mapping[str, object], tuple[DeclaredTensor, ...]]:
+    """A GGUF file's key-values, and what its header says of its tensors.
+
+    The bytes after the header need not be there, the kinds may be unknown, and
+    the file may be one part of several.
+
+    Raises:
+        CheckpointError: the file is missing, or its header truncated or altered.
+        UnsupportedError: another version, or big-endian.
+    """
+    cursor = _Cursor(map_file(path), path)
+    num_tensors, num_pairs = _read_header(cursor)
+    metadata = _read_metadata(cursor, num_pairs)
+    entries = [_read_declared(cursor, index) for index in range(num_tensors)]
+    data_start = _data_start(cursor, _alignment(cursor, metadata))
+    # a kind whose layout is unknown takes what lies between it and the next
+    ends = sorted([entry[3] for entry in entries] + [max(cursor.size - data_start, 0)])
+    tensors = []
+    for name, kind, shape, offset in entries:
+        layout = KINDS.get(kind)
+        following = ends[min(bisect_right(ends, offset), len(ends) - 1)]
+        num_bytes = max(following - offset, 0) if layout is None else layout.num_bytes(shape)
+        tensors.append(DeclaredTensor(name, kind, shape, num_bytes))
+    return metadata, tuple(tensors)
 
 
 class _Cursor:
@@ -230,7 +258,7 @@ class _TensorEntry:
 
 def _read_tensors(cursor: _Cursor, num_tensors: int, alignment: int) -> dict[str, Tensor]:
     entries = [_read_tensor_entry(cursor, index, alignment) for index in range(num_tensors)]
-    data_start = -(-cursor.position // alignment) * alignment
+    data_start = _data_start(cursor, alignment)
     _check_extents(cursor, entries, data_start)
     whole = np.frombuffer(cursor.buffer, np.uint8)
     tensors: dict[str, Tensor] = {}
@@ -242,7 +270,12 @@ def _read_tensors(cursor: _Cursor, num_tensors: int, alignment: int) -> dict[str
     return tensors
 
 
-def _read_tensor_entry(cursor: _Cursor, index: int, alignment: int) -> _TensorEntry:
+def _data_start(cursor: _Cursor, alignment: int) -> int:
+    return -(-cursor.position // alignment) * alignment
+
+
+def _read_declared(cursor: _Cursor, index: int) -> tuple[str, str, tuple[int, ...], int]:
+    """Name, kind, shape and offset of a tensor, as its entry has them."""
     name = cursor.string(f"the name of tensor {index}")
     what = f"the entry of tensor {name!r}"
     num_dimensions = cursor.number(_U32, what)
@@ -252,7 +285,12 @@ def _read_tensor_entry(cursor: _Cursor, index: int, alignment: int) -> _TensorEn
     shape = tuple(cursor.number(_U64, what) for _ in range(num_dimensions))[::-1]
     number = cursor.number(_U32, what)
     offset = cursor.number(_U64, what)
-    kind = _KIND_OF_NUMBER.get(number, f"number {number}")
+    return name, _KIND_OF_NUMBER.get(number, f"number {number}"), shape, offset
+
+
+def _read_tensor_entry(cursor: _Cursor, index: int, alignment: int) -> _TensorEntry:
+    """The same of a tensor that can be mapped."""
+    name, kind, shape, offset = _read_declared(cursor, index)
     layout = KINDS.get(kind)
     if layout is None:
         raise UnsupportedError(

@@ -140,6 +140,16 @@ def open_heads(path: Path) -> HeadsFile:
     return HeadsFile(path=path, header=header, shapes=shapes, vocabulary=vocabulary, _stored=tensors)
 
 
+def is_heads_file(path: Path) -> bool:
+    """Whether a safetensors file says of itself that it holds heads; damaged ones may.
+
+    Raises:
+        CheckpointError: the file is missing, or has no valid header.
+    """
+    metadata, _ = read_safetensors_header(path)
+    return _METADATA_KEY in metadata
+
+
 def _header_text(header: HeadsHeader) -> str:
     document = {
         "format_version": FORMAT_VERSION,

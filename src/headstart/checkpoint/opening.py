@@ -96,7 +96,7 @@ def open_checkpoint(source: str | Path, *, revision: str | None = None) -> Check
     if _exists(path):
         if revision is not None:
             raise ConfigError(f"revision = {revision!r} has no effect: {path} is a local path. Leave it out.")
-    elif _is_hub_name(str(source)):
+    elif is_hub_name(str(source)):
         path = _download(str(source), revision)
     else:
         raise CheckpointError(
@@ -106,7 +106,8 @@ def open_checkpoint(source: str | Path, *, revision: str | None = None) -> Check
     return _open_folder(path) if path.is_dir() else _open_gguf(path)
 
 
-def _is_hub_name(source: str) -> bool:
+def is_hub_name(source: str) -> bool:
+    """Whether a name that is no path here may be asked of the hub."""
     # A mistyped path must not turn into a request: "models/tiny.gguf" and "models/..." beside a folder are paths.
     looks_like_path = Path(source).suffix in _FILE_SUFFIXES or _exists(Path(source).parent)
     return _HUB_NAME.fullmatch(source) is not None and not looks_like_path

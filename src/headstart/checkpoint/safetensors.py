@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 
+from headstart.checkpoint.declared import DeclaredTensor
 from headstart.checkpoint.json_files import parse_json_object, read_json_object
 from headstart.checkpoint.kinds import KINDS
 from headstart.checkpoint.mapping import map_file
@@ -74,6 +75,21 @@ def read_safetensors_header(path: Path) -> tuple[dict[str, str], tuple[str, ...]
     return metadata, tuple(header)
 
 
+def declared_safetensors(path: Path) -> tuple[DeclaredTensor, ...]:
+    """What the header of one file says of its tensors; the bytes after it need not be there, nor the kinds be known.
+
+    Raises:
+        CheckpointError: the file is missing, or has no valid header.
+    """
+    header, _ = _read_header(map_file(path), path)
+    header.pop("__metadata__", None)
+    return tuple(
+        DeclaredTensor(name, kind, shape, end - begin)
+        for name, entry in header.items()
+        for kind, shape, begin, end in (_read_entry(path, name, entry),)
+    )
+
+
 def read_safetensors_folder(folder: Path) -> dict[str, Tensor]:
     """Map the tensors of a model folder: the shards of its index, or its single file.
 
@@ -114,8 +130,8 @@ def _read_header(buffer: mmap.mmap, path: Path) -> tuple[dict[str, Any], int]:
     return parse_json_object(buffer[8 : 8 + header_bytes], f"{path}: the header"), 8 + header_bytes
 
 
-def _parse_entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, ...], int, int]:
-    """Kind, shape, begin and end of a tensor; begin and end count from the start of the data."""
+def _read_entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, ...], int, int]:
+    """Kind, shape, begin and end of a tensor as its entry has them; the two last count from the start of the data."""
     if not isinstance(entry, dict):
         _fail(path, f"the entry of tensor {name!r} is not an object")
     kind, shape, offsets = (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
@@ -124,18 +140,26 @@ def _parse_entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, 
     # an empty tensor may claim axes of any length, which no array could have
     if len(shape) > _MAX_DIMENSIONS or math.prod(size or 1 for size in shape) >= 1 << 60:
         _fail(path, f"tensor {name!r} has the shape {str(shape)[:200]}")
+    begin, end = offsets
+    if begin > end:
+        _fail(path, f"tensor {name!r} begins at byte {begin} of the data and ends at {end}")
+    return kind, tuple(shape), begin, end
+
+
+def _parse_entry(path: Path, name: str, entry: object) -> tuple[str, tuple[int, ...], int, int]:
+    """The same of a kind that can be mapped, and in as many bytes as it takes."""
+    kind, shape, begin, end = _read_entry(path, name, entry)
     layout = KINDS.get(kind)
     if layout is None or layout.block_values != 1:
         raise UnsupportedError(
             f"{path}: tensor {name!r} has dtype {kind[:40]}; this build reads "
             f"{', '.join(known.name for known in KINDS.values() if known.block_values == 1)}."
         )
-    begin, end = offsets
-    if end - begin != layout.num_bytes(tuple(shape)):
+    if end - begin != layout.num_bytes(shape):
         _fail(
-            path, f"tensor {name!r} has {end - begin} bytes, but {kind} {shape} takes {layout.num_bytes(tuple(shape))}"
+            path, f"tensor {name!r} has {end - begin} bytes, but {kind} {list(shape)} takes {layout.num_bytes(shape)}"
         )
-    return kind, tuple(shape), begin, end
+    return kind, shape, begin, end
 
 
 def _are_sizes(value: object) -> TypeGuard[list[int]]:
