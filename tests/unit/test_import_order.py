@@ -14,7 +14,7 @@ import headstart
 PACKAGE = "headstart"
 ROOT = Path(headstart.__file__).parent
 # each part may import those before it, and itself
-ORDER = ("errors", "records", "checkpoint", "architectures", "runtime", "decoding", "engine", "train", "cli")
+ORDER = ("errors", "records", "checkpoint", "architectures", "runtime", "decoding", "engine", "train", "measure", "cli")
 # what is for tests may lean on all of them, and none of them on it
 TEST_PARTS = ("testing",)
 # may lean on numbers and records only: they are to run, and be tested, where no model can
