@@ -15,6 +15,7 @@ from headstart.cli import status
 from headstart.cli.chat import chat
 from headstart.cli.data import data
 from headstart.cli.demo import demo
+from headstart.cli.doctor import doctor
 from headstart.cli.generate import generate
 from headstart.cli.graft import graft
 from headstart.cli.help import HelpText
@@ -31,6 +32,7 @@ VERBS: dict[str, Callable[..., int | None]] = {
     "generate": generate,
     "chat": chat,
     "demo": demo,
+    "doctor": doctor,
     "graft": graft,
     "inspect": inspect,
     "plan": plan,
