@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from headstart.train.pretrain.config import PretrainConfig
     from headstart.train.pretrain.run import PretrainResult
 
+# below this share of distinct runs, a model's greedy text flatters its heads
+_REPETITIVE = 0.7
+
 _LABELS = {"preparing": "Preparing text", "training": "Training      "}
 
 
@@ -110,8 +113,18 @@ def _account(result: PretrainResult) -> str:
         f"Held-out text: {result.bits_per_byte:.3f} bits a byte; loss by head {losses}",
     ]
     if result.measured is not None:
-        kept = ", ".join(f"{100 * share:.0f} %" for share in result.measured.survival)
-        lines.append(f"{result.measured.tau:.2f} tokens a round on held-out prompts; kept by depth: {kept}")
+        greedy, drawn = result.measured.greedy, result.measured.drawn
+        kept = ", ".join(f"{100 * share:.0f} %" for share in greedy.survival)
+        lines.append(
+            f"{greedy.tau:.2f} tokens a round on held-out prompts, {drawn.tau:.2f} at temperature 1; kept by depth, "
+            f"greedily: {kept}"
+        )
+        repeats = result.measured.distinct_8gram_share
+        if repeats is not None and repeats < _REPETITIVE:
+            lines.append(
+                f"The model still repeats itself (of its runs of 8 tokens {100 * repeats:.0f} % are distinct), which "
+                "is easy to guess: the figure at temperature 1 says more."
+            )
     draft = " --draft heads" if result.heads is not None else ""
     lines.append(f"Use it: headstart generate {shlex.quote(str(result.model))} PROMPT{draft}")
     return "\n".join(lines)

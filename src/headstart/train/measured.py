@@ -103,6 +103,18 @@ class AcceptanceMeter:
 
     def measure(self, weights: Mapping[str, NDArray[np.float32]]) -> MeasuredAcceptance:
         """Answer all prompts greedily, with as many guesses as `MAX_ROWS` permits and the depth of the training."""
+        return summarise(self.answers(weights))
+
+    def answers(
+        self, weights: Mapping[str, NDArray[np.float32]], *, temperature: float = 0.0, seed: int = 0
+    ) -> list[Completion]:
+        """The answers that `measure` looks at.
+
+        Args:
+            weights: of the heads.
+            temperature: 0 is greedy.
+            seed: of what is drawn.
+        """
         heads = load_heads(self._trunk, self._checkpoint, self._config, weights, self._vocabulary)
         engine = Engine(
             self._trunk,
@@ -113,5 +125,6 @@ class AcceptanceMeter:
             max_depth=self._config.depth,
             max_batch=1,
         )
+        params = SamplingParams(max_tokens=_ANSWER_TOKENS, temperature=temperature, seed=seed)
         with engine:
-            return summarise(engine.generate_many(self._prompts, SamplingParams(max_tokens=_ANSWER_TOKENS)))
+            return list(engine.generate_many(self._prompts, params))

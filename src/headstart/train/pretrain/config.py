@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from headstart.architectures.config import TrunkConfig
@@ -23,6 +23,9 @@ DEFAULT_STEPS = 1000
 """Optimiser steps of a run that neither a number nor a time limits."""
 
 _UNLIMITED = 2**40
+
+# on the weights that come out
+_WITHOUT_EFFECT = (("train", "threads"), ("train", "save_every_s"), ("train", "track"))
 
 # of `family`: what TrunkConfig has to be told beside sizes
 _FEATURES: dict[str, dict[str, bool]] = {
@@ -356,19 +359,16 @@ class PretrainConfig:
             )
 
     def settings(self) -> dict[str, Any]:
-        """What a run is resumed with or not at all, as JSON would hold it; what cannot change its outcome is left out."""  # noqa: E501
-        settings = {name: _plain(asdict(getattr(self, name))) for name in ("model", "heads", "data", "train")}
-        for name in ("threads", "save_every_s", "track"):
-            del settings["train"][name]
-        return settings
+        """What a run is resumed with or not at all, {"heads.n": 4, ...} as JSON would hold it.
 
-    def with_train(self, **changes: Any) -> PretrainConfig:
-        """The same with other values of `train`."""
-        return replace(self, train=replace(self.train, **changes))
-
-
-def _plain(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in table.items()}
+        What cannot change its outcome is left out.
+        """
+        return {
+            f"{table}.{name}": list(value) if isinstance(value, tuple) else value
+            for table in ("model", "heads", "data", "train")
+            for name, value in asdict(getattr(self, table)).items()
+            if (table, name) not in _WITHOUT_EFFECT
+        }
 
 
 def _changed(config: Any, *but: str) -> list[str]:

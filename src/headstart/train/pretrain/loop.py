@@ -10,15 +10,14 @@ ends with the same weights.
 from __future__ import annotations
 
 import math
-import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from torch import Tensor
 
-from headstart.train.measured import MeasuredAcceptance
 from headstart.train.phases import Reporter, StoppedError
+from headstart.train.pretrain.acceptance import PretrainMeter
 from headstart.train.pretrain.batch import LabelledText
 from headstart.train.pretrain.config import TrainConfig
 from headstart.train.pretrain.trackers import Send, flat
@@ -49,10 +48,6 @@ class Plan:
     measure_every: int
 
 
-Measure = Callable[[Mapping[str, Tensor]], MeasuredAcceptance]
-"""What the native engine accepts with the weights of `PretrainTrainer.weights`."""
-
-
 class PretrainLoop:
     """Trains in a run's folder, or goes on with it."""
 
@@ -63,7 +58,7 @@ class PretrainLoop:
         trainer: PretrainTrainer,
         validation: Sequence[LabelledText],
         token_bytes: Tensor,
-        measure: Measure | None,
+        meter: PretrainMeter | None,
         clock: RunClock,
         report: Reporter,
         trackers: Sequence[Send],
@@ -76,13 +71,13 @@ class PretrainLoop:
             trainer: at step 0; its number of steps is replaced.
             validation: held-out windows.
             token_bytes: int64 [vocab_size], bytes that each token stands for.
-            measure: `None` without heads.
+            meter: measures acceptance; `None` without heads.
             clock: limits the steps, if it has a limit.
             report: told of each step.
             trackers: sent figures as well.
         """
         self._run, self._train, self._trainer = run, train, trainer
-        self._validation, self._token_bytes, self._measure = validation, token_bytes, measure
+        self._validation, self._token_bytes, self._meter = validation, token_bytes, meter
         self._clock, self._report, self._trackers = clock, report, trackers
         self._saved = time.monotonic()
         self._note = ""
@@ -99,7 +94,7 @@ class PretrainLoop:
         try:
             while not trainer.finished:
                 metrics = trainer.take_step()
-                self._tell(metrics, plan)
+                self._log_step(metrics)
                 self._judge(plan)
                 if trainer.finished or time.monotonic() - self._saved >= self._train.save_every_s:
                     self._save()
@@ -114,7 +109,6 @@ class PretrainLoop:
         saved, known = self._run.load(), self._run.recall("plan")
         if saved is None:
             self._run.forget_after(-1)
-            self._report.tell("training", 0, 1, "finding out how fast it goes")
             plan = Plan(**known) if known is not None else self._make_plan()
             self._run.remember("plan", asdict(plan))
             self._trainer = self._trainer.begun_anew(plan.num_steps)
@@ -128,40 +122,34 @@ class PretrainLoop:
         return plan
 
     def _make_plan(self) -> Plan:
-        train = self._train
-        num_steps = train.max_steps
+        """As many steps as were asked for; with a time limit, at most as many as fit into what is left of it."""
+        num_steps, share = self._train.max_steps, 1.0
         if self._clock.limit_s is not None:
-            step_s, validate_s, measure_s = self._try_out()
-            judging_s = _VALIDATIONS * validate_s + _MEASUREMENTS * measure_s
-            left_s = self._clock.left_s - min(judging_s, _JUDGING_SHARE * self._clock.left_s)
-            num_steps = max(1, min(num_steps, int(left_s / step_s)))
-            # judged so rarely that it fits
-            rarer = max(1.0, judging_s / max(1e-9, _JUDGING_SHARE * self._clock.left_s))
-        else:
-            rarer = 1.0
+            self._report.tell("training", 0, 1, "finding out how fast it goes")
+            step_s, judging_s = self._try_out()
+            for_judging = min(judging_s, _JUDGING_SHARE * self._clock.left_s)
+            num_steps = max(1, min(num_steps, int((self._clock.left_s - for_judging) / step_s)))
+            share = max(0.0, for_judging / judging_s)  # judged more rarely if it takes too long
 
         def every(asked: int, usual: int) -> int:
-            return asked or math.ceil(num_steps / max(1, int(usual / rarer)))
+            return asked or math.ceil(num_steps / max(1, int(usual * share)))
 
         return Plan(
             num_steps=num_steps,
-            validate_every=every(train.validate_every, _VALIDATIONS),
-            measure_every=every(train.measure_every, _MEASUREMENTS),
+            validate_every=every(self._train.validate_every, _VALIDATIONS),
+            measure_every=every(self._train.measure_every, _MEASUREMENTS),
         )
 
-    def _try_out(self) -> tuple[float, float, float]:
-        """Seconds of a step, a validation and a measurement. The steps are taken back."""
-        tensors, progress = self._trainer.state()
-        before = {name: tensor.clone() for name, tensor in tensors.items()}
-        # a curriculum trains all heads at some time; as if it did from the first
-        step_s = statistics.median(self._trainer.take_step().seconds for _ in range(_TIMED_STEPS))
-        self._trainer.restore(before, progress)
+    def _try_out(self) -> tuple[float, float]:
+        """Seconds of a step, and of all judgements of a run."""
+        step_s = self._trainer.time_steps(_TIMED_STEPS)
         started = time.monotonic()
         self._assess()
         validate_s = time.monotonic() - started
-        if self._measure is not None:
-            self._measure(self._trainer.weights())
-        return step_s, validate_s, time.monotonic() - started - validate_s
+        if self._meter is not None:
+            self._meter.measure(self._trainer.weights())
+        measure_s = time.monotonic() - started - validate_s
+        return step_s, _VALIDATIONS * validate_s + _MEASUREMENTS * measure_s
 
     def _judge(self, plan: Plan) -> None:
         """Whatever is due after the step that was taken."""
@@ -170,17 +158,15 @@ class PretrainLoop:
             found = self._assess()
             self._log("validation", found.to_json())
             self._note = f", held out {found.bits_per_byte:.3f} bits a byte"
-        if self._measure is not None and (trainer.step % plan.measure_every == 0 or trainer.finished):
-            measured = self._measure(self._trainer.weights())
+        if self._meter is not None and (trainer.step % plan.measure_every == 0 or trainer.finished):
+            measured = self._meter.measure(self._trainer.weights())
             self._log("measured", measured.to_json())
 
     def _assess(self) -> Validation:
         return validate(self._trainer, self._validation, self._token_bytes)
 
-    def _tell(self, metrics: StepMetrics, plan: Plan) -> None:
-        entry = metrics.to_json()
-        del entry["step"]
-        self._log("step", entry)
+    def _log_step(self, metrics: StepMetrics) -> None:
+        self._log("step", metrics.to_json())
 
     def _log(self, kind: str, entry: dict[str, object]) -> None:
         step = self._trainer.step

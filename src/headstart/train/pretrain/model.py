@@ -81,11 +81,17 @@ class PretrainModel(nn.Module):
         said = self.trunk(batch.text)
         scales = [weight / max(count, 1) for weight, count in zip((1.0, *weights), num_rows, strict=True)]
         if self.heads is None or not weights:
-            rows = _rows(self, batch, 0, scales[0])
-            return _gathered([chunked_loss(said.states.flatten(0, 1), self.trunk.unembedding, _CROSS_ENTROPY, **rows)])
+            return _gathered([self._loss(batch, 0, scales[0], said.states, self.trunk.unembedding)])
         if self.heads.config.recurrent:
             return self._in_sequence(self.heads, batch, said, scales)
         return self._in_parallel(self.heads, batch, said, scales)
+
+    def _loss(self, batch: LabelledText, depth: int, scale: float, hidden: Tensor, unembedding: Tensor) -> ChunkedLoss:
+        targets, learns = labels(self.heads_config, batch, depth)
+        weights = _weighed(learns, scale)
+        return chunked_loss(
+            hidden.flatten(0, 1), unembedding, _CROSS_ENTROPY, row_weights=weights, labels=targets.flatten()
+        )
 
     def _in_sequence(
         self, heads: HeadsModule, batch: LabelledText, said: TrunkOutput, scales: Sequence[float]
@@ -94,14 +100,14 @@ class PretrainModel(nn.Module):
         assert said.taps is not None
         outputs = heads(batch.text, said.taps, len(scales) - 1, self.trunk.weights())
         hiddens = [said.states, *(output.hidden for output in outputs)]
-        rows = [_rows(self, batch, depth, scale) for depth, scale in enumerate(scales)]
+        rows = [labels(heads.config, batch, depth) for depth in range(len(scales))]
         return _gathered(
             chunked_losses(
                 [hidden.flatten(0, 1) for hidden in hiddens],
                 self.trunk.unembedding,
                 _CROSS_ENTROPY,
-                row_weights=[row["row_weights"] for row in rows],
-                labels=rows[0]["labels"],
+                row_weights=[_weighed(learns, scale) for (_, learns), scale in zip(rows, scales, strict=True)],
+                labels=rows[0][0].flatten(),  # deeper rows that learn are some of these, with the same labels
             )
         )
 
@@ -116,12 +122,10 @@ class PretrainModel(nn.Module):
         def loss_of(depth: int) -> Callable[[Tensor], Tensor]:
             def loss(states: Tensor) -> Tensor:
                 if depth == 0:
-                    hidden, unembedding = states[..., :width], self.trunk.unembedding
+                    found[0] = self._loss(batch, 0, scales[0], states[..., :width], self.trunk.unembedding)
                 else:
                     output = heads.alone(batch.text, states[..., width:], depth, trunk_weights)
-                    hidden, unembedding = output.hidden, output.unembedding
-                rows = _rows(self, batch, depth, scales[depth])
-                found[depth] = chunked_loss(hidden.flatten(0, 1), unembedding, _CROSS_ENTROPY, **rows)
+                    found[depth] = self._loss(batch, depth, scales[depth], output.hidden, output.unembedding)
                 return found[depth].loss
 
             return loss
@@ -134,10 +138,9 @@ class PretrainModel(nn.Module):
         return _gathered([found[depth] for depth in range(len(scales))], loss)
 
 
-def _rows(model: PretrainModel, batch: LabelledText, depth: int, scale: float) -> dict[str, Tensor]:
-    """Labels and weights of all rows, flat."""
-    found, learns = labels(model.heads_config, batch, depth)
-    return {"labels": found.flatten(), "row_weights": learns.flatten().double() * scale}
+def _weighed(learns: Tensor, scale: float) -> Tensor:
+    """A weight for each row, flat; rows of weight 0 are not computed."""
+    return learns.flatten().double() * scale
 
 
 def _gathered(parts: Sequence[ChunkedLoss], loss: Tensor | None = None) -> LabelLoss:

@@ -18,7 +18,7 @@ from headstart.checkpoint.huggingface_writing import tokenizer_files
 from headstart.checkpoint.trunk_identity import vocabulary_digest
 from headstart.errors import ConfigError
 from headstart.runtime.torch_runtime import load_weights
-from headstart.train.corpus import Corpus, TokenStore
+from headstart.train.corpus import Corpus
 from headstart.train.heads_module import HeadsModule
 from headstart.train.model_files import settings_after, written_as
 from headstart.train.pretrain.config import PretrainConfig
@@ -122,21 +122,3 @@ def require_same_vocabulary(source: Checkpoint, corpus: Corpus) -> None:
             f"{corpus.path}: the corpus has tokens of another vocabulary (digest {ours}) than {source.path} (digest "
             f"{theirs}). Prepare it with this model's tokenizer: headstart data OUT --tokenizer {source.path} ..."
         )
-
-
-def prompts_of(store: TokenStore, count: int, tokens: int) -> list[list[int]]:
-    """Beginnings to write on from, out of the middle of documents all over a store.
-
-    Args:
-        store: held-out documents.
-        count: of prompts, at most.
-        tokens: of a prompt.
-    """
-    long_enough = [index for index in range(store.num_documents) if store.lengths[index] > 2 * tokens]
-    count = min(count, len(long_enough))
-    prompts = []
-    for place in range(count):
-        document = store.document(long_enough[place * len(long_enough) // count])
-        start = (len(document) - tokens) // 2
-        prompts.append([int(token) for token in document[start : start + tokens]])
-    return prompts

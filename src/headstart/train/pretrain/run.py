@@ -10,36 +10,33 @@ It can be interrupted or killed at any moment and goes on where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from headstart.checkpoint.safetensors import HEADS_NAME
 from headstart.errors import UnsupportedError
-from headstart.runtime.native import load_trunk
 from headstart.train.corpus import Corpus, CorpusWindows, open_corpus, validation_windows
 from headstart.train.corpus.prepare import CorpusConfig, Preparing, prepare_corpus
-from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance
 from headstart.train.phases import Progress, Reporter, Show, StoppedError
 from headstart.train.plot import plot_run
+from headstart.train.pretrain.acceptance import Acceptance, PretrainMeter, prompts_of
 from headstart.train.pretrain.batch import LabelledText, labelled_text
 from headstart.train.pretrain.config import PretrainConfig
 from headstart.train.pretrain.initial_weights import count_parameters
-from headstart.train.pretrain.loop import Measure, PretrainLoop
+from headstart.train.pretrain.loop import PretrainLoop
 from headstart.train.pretrain.parts import (
     make_blueprint,
     make_layout,
     make_model,
-    prompts_of,
     require_same_vocabulary,
 )
 from headstart.train.pretrain.trackers import open_trackers
 from headstart.train.pretrain.trainer import PretrainTrainer
-from headstart.train.pretrain.written_model import ModelWriter, head_arrays
+from headstart.train.pretrain.written_model import ModelWriter
 from headstart.train.run_clock import RunClock
 from headstart.train.run_directory import RunDirectory
 
@@ -76,7 +73,7 @@ class PretrainResult:
     bits_per_byte: float
     losses: tuple[float, ...]
     correct: tuple[float, ...]
-    measured: MeasuredAcceptance | None
+    measured: Acceptance | None
     spent_s: float
 
 
@@ -171,25 +168,14 @@ class _Pretraining:
             "num_tokens": trainer.num_steps * train.batch_windows * config.data.window,
         }
 
-    def _meter(self) -> Measure | None:
-        """The native engine with the model as it would be written."""
+    def _meter(self) -> PretrainMeter | None:
+        """What measures acceptance, if there are heads, and held-out documents long enough to go on from."""
         heads = self._blueprint.heads
-        if heads is None:
+        prompt_tokens = min(_PROMPT_TOKENS, self._config.data.window // 4)
+        prompts = prompts_of(self._corpus.validation, _MEASURED_PROMPTS, prompt_tokens)
+        if heads is None or not prompts:
             return None
-        prompts = prompts_of(
-            self._corpus.validation, _MEASURED_PROMPTS, min(_PROMPT_TOKENS, self._config.data.window // 4)
-        )
-        if not prompts:
-            return None
-
-        def measure(weights: Mapping[str, Tensor]) -> MeasuredAcceptance:
-            written = self._writer.write(weights)
-            trunk = load_trunk(written, threads=self._config.train.threads or None, taps=heads.taps)
-            found = AcceptanceMeter(trunk, written, heads, None, prompts).measure(head_arrays(weights))
-            self._writer.clear()
-            return found
-
-        return measure
+        return PretrainMeter(self._writer, heads, prompts, self._config.train.threads or None)
 
     def _last(self, kind: str) -> dict[str, Any] | None:
         """The last line of metrics of a kind."""
@@ -206,7 +192,7 @@ class _Pretraining:
             bits_per_byte=judged["bits_per_byte"],
             losses=tuple(judged["losses"]),
             correct=tuple(judged["correct"]),
-            measured=None if measured is None else MeasuredAcceptance.from_json(measured),
+            measured=None if measured is None else Acceptance.from_json(measured),
             spent_s=self._clock.spent_s,
             **figures,
         )

@@ -5,10 +5,11 @@ What a step trains on and how follows from its number alone; a run that was kill
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -65,9 +66,8 @@ class StepMetrics:
     skipped: bool
 
     def to_json(self) -> dict[str, Any]:
-        """As a line of the metrics file."""
+        """As a line of the metrics file, but for the step's number."""
         return {
-            "step": self.step,
             "loss": self.loss,
             "gradient_norm": self.gradient_norm,
             "learning_rate": self.learning_rate,
@@ -120,6 +120,16 @@ class PretrainTrainer:
     def begun_anew(self, num_steps: int) -> PretrainTrainer:
         """The same weights at step 0 of another length, with a fresh optimiser."""
         return PretrainTrainer(self.model, self._train, self._heads, num_steps, self._batches)
+
+    def time_steps(self, count: int) -> float:
+        """Seconds of a step, the median of some that are taken back; all heads are trained in them."""
+        tensors, progress = self.state()
+        before = {name: tensor.clone() for name, tensor in tensors.items()}
+        heads = replace(self._heads, curriculum="none")
+        timed = PretrainTrainer(self.model, self._train, heads, max(count, self.num_steps), self._batches)
+        step_s = statistics.median(timed.take_step().seconds for _ in range(count))
+        self.restore(before, progress)
+        return step_s
 
     @property
     def finished(self) -> bool:
