@@ -30,7 +30,7 @@ def data(
     tokenizer: Annotated[
         str | None,
         Parameter(
-            help="bytes (the default), bpe:SIZE (trained on the text), or a model's file or folder, to take its tokenizer."
+            help="bytes (the default), bpe:SIZE (trained on the text), or a model's file or folder, for its tokenizer."
         ),
     ] = None,
     seed: Annotated[int | None, Parameter(help="Decides the order of documents; 0 by default.")] = None,
@@ -110,16 +110,14 @@ def _account(corpus: Corpus) -> str:
     for source in corpus.header.sources:
         for split, side in (("train", source.train), ("validation", source.validation)):
             rows.append((source.name, split, f"{side.documents:,}", f"{side.tokens:,}", f"{side.bytes:,}"))
-        dropped = ((source.duplicates, "duplicates"), (source.empty, "empty"), (source.undecodable, "not UTF-8"))
-        left_out += [f"{count:,} {what} of {source.name}" for count, what in dropped if count]
+        reasons = ((source.duplicates, "seen before"), (source.empty, "empty"), (source.undecodable, "not UTF-8"))
+        if dropped := [f"{count:,} {reason}" for count, reason in reasons if count]:
+            left_out.append(f"left out of {source.name}: {', '.join(dropped)}")
     for split, store in (("train", corpus.train), ("validation", corpus.validation)):
         rows.append(("all", split, f"{store.num_documents:,}", f"{store.num_tokens:,}", f"{store.num_bytes:,}"))
-    lines = _columns(rows)
-    if left_out:
-        lines.append(f"left out: {', '.join(left_out)}")
     choice = corpus.header.settings["tokenizer"]
-    lines.append(f"tokenizer {choice} with {corpus.vocab_size:,} tokens: {corpus.tokenizer_folder}")
-    return "\n".join(lines)
+    tokenizer = f"tokenizer {choice} with {corpus.vocab_size:,} tokens: {corpus.tokenizer_folder}"
+    return "\n".join([*_columns(rows), *left_out, tokenizer])
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:

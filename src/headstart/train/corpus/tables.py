@@ -73,11 +73,9 @@ def dataset_documents(name: str, config: str | None, split: str, column: str) ->
         ConfigError: the library does not open it, or it has no such column of texts.
     """
     datasets = importlib.import_module("datasets")
-    folder = Path(name)
     try:
-        if any((folder / file).is_file() for file in _SAVED):
-            loaded = datasets.load_from_disk(name)
-            rows = loaded[split] if isinstance(loaded, Mapping) else loaded
+        if any(Path(name, file).is_file() for file in _SAVED):
+            rows = _split_of(datasets.load_from_disk(name), split)
         else:
             rows = datasets.load_dataset(name, config, split=split, streaming=True)
     except Exception as error:  # the library's own, requests' and the operating system's: all mean "not to be had"
@@ -87,6 +85,14 @@ def dataset_documents(name: str, config: str | None, split: str, column: str) ->
         ) from error
     for number, record in enumerate(rows, start=1):
         yield _content(record, column, f"data set {name}, row {number}")
+
+
+def _split_of(saved: Any, split: str) -> Any:
+    if isinstance(saved, Mapping):
+        return saved[split]
+    if saved.split not in (None, split):
+        raise ValueError(f"it is the split {saved.split}")
+    return saved
 
 
 def require_pyarrow() -> None:
