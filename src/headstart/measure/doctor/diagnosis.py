@@ -6,6 +6,7 @@ chose: it shows in a few hundred tokens what a count of right guesses would need
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ from headstart.measure.doctor.texts import WrittenText
 LEAST_Z = 4.0
 # Nats at a place; what helps less is not worth a change.
 LEAST_GAIN = 0.01
+# Heads that are right more rarely still are not restored, only wrong in another way.
+LEAST_RIGHT = 0.1
 # A draft vocabulary is meant to leave out a little, and the whole one is always likelier. The first ids of all, though,
 # are what is guessed among when the ids of the training were lost.
 MOST_LEFT_OUT = 0.15
@@ -99,8 +102,8 @@ def diagnose(
         show((number + 1) / (len(remedies) + 1))
         after = examiner.measure(remedy.patient, texts)
         gain, z = _gain(before.log_probability.sum(axis=1), after.log_probability.sum(axis=1))
-        # sharper guesses can be likelier without being right more often
-        no_worse = bool(after.right.sum() >= before.right.sum())
+        # guesses that are less sure of themselves can be likelier without being right more often
+        is_right = after.shares[0] >= LEAST_RIGHT and after.right.sum() >= before.right.sum()
         trials.append(
             Trial(
                 name=remedy.name,
@@ -109,7 +112,7 @@ def diagnose(
                 right=after.shares,
                 gain_nats=gain,
                 z=z,
-                helps=no_worse and gain >= LEAST_GAIN and z >= LEAST_Z,
+                helps=bool(is_right and gain >= LEAST_GAIN and z >= LEAST_Z),
             )
         )
     if ids is not None and patient.config.own_unembedding:
@@ -125,7 +128,7 @@ def _gain(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[floa
     difference = after - before
     spread = float(difference.std())
     mean = float(difference.mean())
-    return mean, mean / (spread / np.sqrt(len(difference))) if spread > 0.0 else 0.0
+    return mean, mean * math.sqrt(len(difference)) / spread if spread > 0.0 else 0.0
 
 
 def _translated(before: Agreement) -> Trial:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-import numpy as np
 
 from headstart.architectures.reading import read_config
 from headstart.checkpoint import Checkpoint
@@ -92,7 +91,8 @@ def examine(
     found = _mended_offsets(opened, diagnosis) or diagnosis.found
     other_template = any("chat template" in note for note in opened.fitted.notes)
     if found is None and (is_low or other_template or frame is not None):
-        found = _other_frame(examiner, checkpoint, opened.patient, diagnosis, num_tokens)
+        others: dict[str, str | None] = {**FRAMES} if frame is None else {"the model's own template": None, **FRAMES}
+        found = _other_frame(examiner, checkpoint, opened.patient, diagnosis, num_tokens, others)
     verdict: Verdict = "mistake" if found else "unexplained" if is_low else "healthy"
     return Report(verdict=verdict, found=found, diagnosis=diagnosis, expected=expected, notes=opened.fitted.notes)
 
@@ -121,31 +121,38 @@ def _mended_offsets(opened: OpenedPatient, diagnosis: Diagnosis) -> Trial | None
 
 
 def _other_frame(
-    examiner: Examiner, checkpoint: Checkpoint, patient: Patient, diagnosis: Diagnosis, num_tokens: int
+    examiner: Examiner,
+    checkpoint: Checkpoint,
+    patient: Patient,
+    diagnosis: Diagnosis,
+    num_tokens: int,
+    frames: Mapping[str, str | None],
 ) -> Trial | None:
-    """Whether the heads are right far more often if the model is asked in another way."""
+    """Whether the heads are right far more often if the model is asked in another way; if so, the best."""
     tokenizer = checkpoint.tokenizer()
     best: Trial | None = None
-    for name, frame in FRAMES.items():
+    for name, frame in frames.items():
         texts = write_texts(examiner.trunk(patient.config.taps), tokenizer, num_tokens, frame)
         if not texts:
             continue
         after = examiner.measure(patient, texts)
         gain = after.shares[0] - diagnosis.right[0]
-        variance = sum(
-            share * (1 - share) / number
-            for share, number in ((after.shares[0], len(after.right)), (diagnosis.right[0], diagnosis.num_places))
-        )
-        z = gain / np.sqrt(variance) if variance > 0 else 0.0
+        # the places are not the same ones, so shares are compared, not place by place
+        variance = _variance(after.shares[0], len(after.right)) + _variance(diagnosis.right[0], diagnosis.num_places)
+        z = gain / math.sqrt(variance) if variance > 0 else 0.0
         if gain >= LEAST_FRAME_GAIN and z >= LEAST_Z and (best is None or after.shares[0] > best.right[0]):
+            form = name if frame is None else f"the form {frame!r} ({name})"
             best = Trial(
                 name="template",
                 mistake="The heads were trained on texts of another form than the one the model is asked in.",
-                change=f"Ask in the form {frame!r} ({name}), restore the template of the training, or train on "
-                "with this one (headstart graft).",
+                change=f"Ask in {form}, or train on with texts as they are asked for here (headstart graft).",
                 right=after.shares,
                 gain_nats=0.0,
-                z=float(z),
+                z=z,
                 helps=True,
             )
     return best
+
+
+def _variance(share: float, number: int) -> float:
+    return share * (1 - share) / number
