@@ -101,8 +101,6 @@ def _obstacle(engine: Engine, case: Case, implements: bool, is_sound: bool) -> s
         return f"It is not known to use heads of this family{family}."
     if present is None:
         return "Whether the heads are in the files cannot be seen."
-    if promised == 0 and case.promise.by is not None:
-        return f"{case.promise.by} is 0, and it goes by that."
     if not is_sound:
         return "The heads in these files have a problem, which stands above."
     if engine.name == "sglang" and case.kind == "eagle3" and _has_numbered_layers(case):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,26 +11,9 @@ import pytest
 from headstart.checkpoint.declared import DeclaredTensor
 from headstart.checkpoint.safetensors import INDEX_NAME
 from headstart.measure.inspect import Report, inspect_checkpoint
+from headstart.testing.safetensors_header import KIND_BYTES, Shapes, write_safetensors_header
 
-Shapes = Mapping[str, tuple[int, ...]]
 Inspect = Callable[..., Report]
-
-BYTES = {"BF16": 2, "F16": 2, "F32": 4, "F8_E4M3": 1, "I8": 1, "U8": 1, "I32": 4, "I64": 8, "BOOL": 1}
-
-
-def write_header(
-    path: Path, shapes: Shapes, kinds: Mapping[str, str], *, metadata: dict[str, str] | None = None
-) -> Path:
-    """A safetensors file of true names and shapes that ends where its data would begin."""
-    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
-    end = 0
-    for name, shape in shapes.items():
-        kind = next((kind for suffix, kind in kinds.items() if name.endswith(suffix)), kinds.get("*", "BF16"))
-        begin, end = end, end + math.prod(shape) * BYTES[kind]
-        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [begin, end]}
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text)
-    return path
 
 
 @pytest.fixture
@@ -52,7 +34,7 @@ def inspect_files(tmp_path: Path) -> Inspect:
             index = {"metadata": {"total_size": 1234}, "weight_map": weight_map}
             (tmp_path / INDEX_NAME).write_text(json.dumps(index))
         elif shapes is not None:
-            write_header(tmp_path / "model.safetensors", shapes, kinds or {})
+            write_safetensors_header(tmp_path / "model.safetensors", shapes, kinds)
         return inspect_checkpoint(tmp_path)
 
     return write_and_inspect
@@ -64,7 +46,8 @@ def declared() -> Callable[..., dict[str, DeclaredTensor]]:
 
     def make(shapes: Shapes, kind: str = "BF16") -> dict[str, DeclaredTensor]:
         return {
-            name: DeclaredTensor(name, kind, shape, math.prod(shape) * BYTES[kind]) for name, shape in shapes.items()
+            name: DeclaredTensor(name, kind, shape, math.prod(shape) * KIND_BYTES[kind])
+            for name, shape in shapes.items()
         }
 
     return make

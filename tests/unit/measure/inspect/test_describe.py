@@ -188,8 +188,10 @@ def test_heads_beside_a_model_that_do_not_fit_are_told(tmp_path: Path) -> None:
 
 def test_a_heads_file_speaks_for_itself(tmp_path: Path) -> None:
     heads = write_tiny_heads(tmp_path / "x.heads.safetensors", write_tiny_gguf(tmp_path / "m.gguf"), "medusa")
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}')
     report = inspect_checkpoint(heads)
     assert (report.role, report.family, report.native_heads.kind) == ("heads file", "headstart", "medusa")
+    assert report.quantisation is None  # the settings beside it are its trunk's
     assert report.sizes.trunk_parameters == 0
     assert (report.sizes.heads_parameters or 0) > 0
     assert [engine.name for engine in report.engines] == ["headstart"]
@@ -241,11 +243,14 @@ def test_the_hub_is_asked_for_settings_index_and_headers_alone(tmp_path: Path, d
     ]
 
 
-def test_a_gguf_on_the_hub_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_gguf_on_the_hub_is_read_from_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tiny_gguf(tmp_path / "m.gguf")
     hub = FakeHub(tmp_path)
     assert describe_hub("a/b", None, hub).tensors == describe(tmp_path / "m.gguf").tensors
     assert hub.asked == ["m.gguf, its start"]
+    monkeypatch.setattr("headstart.measure.inspect.hub._FIRST_READ_BYTES", 4000)
+    assert describe_hub("a/b", None, hub).settings.keys() == describe(tmp_path / "m.gguf").settings.keys()
+    assert len(hub.asked) > 2
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
     with pytest.raises(CheckpointError, match="ends within"):
         describe_hub("a/b", None, hub)

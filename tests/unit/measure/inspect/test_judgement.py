@@ -99,6 +99,14 @@ def test_a_count_may_stand_in_the_text_models_settings(nested: bool, inspect_fil
     assert (report.family, report.native_heads.agrees) == ("glm4_moe", True)
 
 
+def test_a_joint_projection_alone_makes_no_drafter(inspect_files: Inspect) -> None:
+    layer = {f"layers.0.{name}": shape for name, shape in MODULE.items() if "." in name and "head" not in name}
+    drafter = {"fc.weight": (16, 32), **layer}
+    assert inspect_files({}, drafter).family == "eagle"
+    with_norm = drafter | {"layers.0.input_layernorm.weight": (16,)}
+    assert inspect_files({}, with_norm).native_heads.present == 0
+
+
 def test_the_tables_speak_of_each_other() -> None:
     layouts = {layout.name for layout in LAYOUTS}
     assert len(layouts) == len(LAYOUTS)

@@ -47,6 +47,12 @@ def test_the_cache_is_what_attention_keeps(
     assert inspect_files(CONFIG, checkpoint(BLOCK, attention)).sizes.cache_bytes_per_token == 2 * values
 
 
+def test_the_cache_of_packed_matrices_is_the_same(inspect_files: Inspect) -> None:
+    packed = {"self_attn.k_proj.qweight": (2, 8), "self_attn.v_proj.qweight": (2, 8)}  # [in / 8, out]
+    report = inspect_files(CONFIG, checkpoint(BLOCK, packed), kinds={"qweight": "I32"})
+    assert report.sizes.cache_bytes_per_token == 2 * 16
+
+
 def test_an_index_alone_gives_the_total(inspect_files: Inspect) -> None:
     sizes = inspect_files(CONFIG, checkpoint(BLOCK, GROUPED), index_only=True).sizes
     assert (sizes.total_bytes, sizes.total_parameters, sizes.cache_bytes_per_token) == (1234, None, None)
