@@ -209,10 +209,15 @@ DEEPSEEK_V4_MODULE = {
     "mtp.0.hc_head_fn": (4, 16384),
 }
 DSPARK_STAGES = {
-    "mtp.0.main_proj.weight": (4096, 8192),
-    "mtp.0.markov_head.weight": (129280, 256),
-    "mtp.0.confidence_head.weight": (1, 4096),
-    "mtp.0.norm.weight": (4096,),
+    **{
+        f"mtp.{stage}.{name}.weight": (4096,) if name.endswith("norm") else (4096, 4096)
+        for stage in range(3)
+        for name in ("attn_norm", "ffn_norm", "attn.wq_a")
+    },
+    "mtp.0.main_proj.weight": (4096, 12288),
+    "mtp.2.markov_head.markov_w1.weight": (129280, 256),
+    "mtp.2.markov_head.markov_w2.weight": (129280, 256),
+    "mtp.2.confidence_head.weight": (1, 4096),
 }
 
 MINIMAX_CONFIG = {

@@ -62,7 +62,7 @@ class Case:
         if not count:
             return count
         if self.kind in ("eagle", "eagle3", "assistant", "dspark"):
-            return self._speculators_depth()
+            return self._stated_depth()
         return count
 
     @property
@@ -71,9 +71,11 @@ class Case:
         whole_file = self.heads.layout is not None and self.heads.layout.is_whole
         return whole_file or (self.family is not None and self.family.is_drafter)
 
-    def _speculators_depth(self) -> int | None:
+    def _stated_depth(self) -> int | None:
         config = lookup(self.settings, "speculators_config")
         methods = config.get("proposal_methods") if isinstance(config, Mapping) else None
+        if (block := whole(self.settings, "dspark_block_size")) is not None:
+            return block
         first = methods[0] if isinstance(methods, list) and methods else None
         return whole(first, "speculative_tokens") if isinstance(first, Mapping) else None
 

@@ -4,7 +4,7 @@
 it. What is not listed is not known to work, which is not the same as known not
 to; the table is of the date below.
 
-Sources: vLLM `config/speculative.py` and docs, pull requests 16937, 17956,
+Sources: vLLM `config/speculative.py` and docs, pull requests 12755, 16937, 17956,
 20736, 22169, 34110; SGLang `configs/model_config.py` and docs; TensorRT-LLM
 `models/modeling_speculative.py`; llama.cpp pull requests 22673, 24868, 25589,
 25980, 26228, 26534; transformers pull request 46229; openvino.genai's docs.
@@ -59,16 +59,16 @@ ENGINES: tuple[Engine, ...] = (
         title="vLLM",
         reads=("safetensors",),
         since={
-            "deepseek_v3": "0.7.3",
+            "deepseek_v3": "pull request 12755",
             "deepseek_v32": "",
             "glm_moe_dsa": "",
             "deepseek_v4": "",
-            "glm4_moe": "0.10.0",
+            "glm4_moe": "pull request 20736",
             "glm4_moe_lite": "",
             "glm_ocr": "",
             "qwen3_next": "0.10.2",
             "qwen3_5": "pull request 34110",
-            "mimo": "0.9.0",
+            "mimo": "",
             "mimo_v2": "",
             "ernie4_5_moe": "pull request 22169",
             "longcat_flash": "",

@@ -169,6 +169,12 @@ def _formats(case: Case) -> Iterator[Finding]:
 
 def _family_traps(case: Case) -> Iterator[Finding]:
     family = case.family
+    if case.kind == "dspark" and case.heads.modules:
+        yield Finding(
+            "warning",
+            "What stands under mtp.* is a DSpark drafter in stages, not modules of multi-token prediction. Who loads "
+            "it by its prefix as these gets nonsense.",
+        )
     if family is None or not case.heads.modules or case.description.format == "gguf":
         return
     if family.reversed_order:

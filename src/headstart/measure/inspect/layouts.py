@@ -169,7 +169,7 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(
         name="dspark",  # under the prefix of classic modules, but drafts in blocks
         kind="dspark",
-        module=r"mtp\.(?:(?P<index>\d+)\.)?",
+        module=r"mtp\.",  # its numbers are stages of one drafter
         signature=r"(?:.+\.)?(?:main_proj|markov_head|confidence_head)(?:\..+)?",
     ),
     Layout(

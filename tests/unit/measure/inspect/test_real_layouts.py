@@ -183,9 +183,9 @@ TRAPS = {
         config=QWEN35_CONFIG, shapes=QWEN35_TRUNK | {"mtp.embed_tokens.weight": (248320, 2048)}, family="qwen3_5",
         promised=1, present=0, kind="sequential", depths=0, says=("no module is among them: mtp.embed_tokens",),
     ),
-    "the prefix with heads of another kind (DeepSeek-V4.1)": Published(
-        config=DEEPSEEK_V4_CONFIG | {"model_type": "deepseek_v41"}, shapes=trunk(4096, 129280) | DSPARK_STAGES,
-        family="deepseek_v4", promised=1, present=1, kind="dspark", depths=None, usable="vllm",
+    "the prefix with heads of another kind (DeepSeek-V4-Flash-0731)": Published(
+        config=DEEPSEEK_V4_CONFIG | {"dspark_block_size": 5}, shapes=trunk(4096, 129280) | DSPARK_STAGES,
+        family="deepseek_v4", promised=1, present=1, kind="dspark", depths=5, usable="vllm", says=("in stages",),
     ),
     "the count set to 0, the tensors left": Published(
         config=DEEPSEEK_CONFIG | {"num_nextn_predict_layers": 0}, shapes=DEEPSEEK, family="deepseek_v3", promised=0,
