@@ -24,6 +24,7 @@ from headstart.architectures.program import (
     Concat,
     Embed,
     Linear,
+    Operation,
     Program,
     RmsNorm,
     Rotary,
@@ -246,18 +247,58 @@ def run_program(
         attend: what rows see.
         state: [B, T, width], what was kept for the token *before* each row (see `shifted`).
     """
-    cosine, sine = _turns(rotary, batch.positions)
-    values: dict[Value, Tensor] = {}
     last = program.operations[-1]
     if not isinstance(last, Linear) or last.bias is not None:
         raise AssertionError("a program ends in its unembedding")
-    for operation in program.operations[:-1]:
+    values: dict[Value, Tensor] = {}
+    run_operations(program.operations[:-1], values, weights, Surroundings.of(rotary, batch, attend, state))
+    kept = torch.cat([values[value] for value in program.kept], 2) if program.kept else None
+    return Outcome(values[last.x], last.weight, kept)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Surroundings:
+    """What operations read beside values and weights.
+
+    Attributes:
+        batch: the texts.
+        attend: what rows see.
+        turns: cosine and sine of the rotary embedding, [B, 1, T, rotated / 2].
+        state: see `run_program`.
+    """
+
+    batch: TextBatch
+    attend: Attend
+    turns: tuple[Tensor, Tensor]
+    state: Tensor | None
+
+    @classmethod
+    def of(cls, rotary: RotaryConfig, batch: TextBatch, attend: Attend, state: Tensor | None = None) -> Surroundings:
+        """Those of a whole program; see `run_program`."""
+        return cls(batch, attend, _turns(rotary, batch.positions), state)
+
+
+def run_operations(
+    operations: Sequence[Operation],
+    values: dict[Value, Tensor],
+    weights: Mapping[str, Tensor],
+    around: Surroundings,
+) -> None:
+    """Walk some operations of a program in order.
+
+    Args:
+        operations: none of them over a vocabulary.
+        values: [B, T, width] of what they read of earlier ones; their own are added.
+        weights: by the program's names.
+        around: whatever else they read.
+    """
+    for operation in operations:
         match operation:
             case Embed(out, weight):
-                values[out] = functional.embedding(batch.tokens, weights[weight])
+                values[out] = functional.embedding(around.batch.tokens, weights[weight])
             case State(out, offset):
-                assert state is not None, "this program reads states"
-                values[out] = state[..., offset : offset + out.width]
+                assert around.state is not None, "this program reads states"
+                values[out] = around.state[..., offset : offset + out.width]
             case Concat(out, parts):
                 values[out] = torch.cat([values[part] for part in parts], 2)
             case RmsNorm(out, x, weight, eps, span):
@@ -265,9 +306,9 @@ def run_program(
             case Linear(out, x, weight, bias):
                 values[out] = functional.linear(values[x], weights[weight], None if bias is None else weights[bias])
             case Rotary(out, x, head_dim):
-                values[out] = _rotate(values[x], head_dim, cosine, sine)
+                values[out] = _rotate(values[x], head_dim, *around.turns)
             case Attention():
-                values[operation.out] = _attention(operation, values, attend)
+                values[operation.out] = _attention(operation, values, around.attend)
             case Silu(out, x):
                 values[out] = functional.silu(values[x])
             case SiluGate(out, gate, up):
@@ -276,8 +317,6 @@ def run_program(
                 values[out] = values[x] + values[y]
             case SelectWanted(out, x):
                 values[out] = values[x]
-    kept = torch.cat([values[value] for value in program.kept], 2) if program.kept else None
-    return Outcome(values[last.x], last.weight, kept)
 
 
 def shifted(kept: Tensor, batch: TextBatch) -> Tensor:

@@ -190,7 +190,7 @@ def test_cutting_a_batch_otherwise_changes_no_more_than_rounding(tiny_run: MakeC
 def test_other_settings_are_refused(tiny_run: MakeConfig, tmp_path: Path) -> None:
     config = tiny_run(train={"steps": 1})
     finished(config, tmp_path / "run")
-    with pytest.raises(ConfigError, match="train.seed was 0 and is now 1"):
+    with pytest.raises(ConfigError, match=r"train\.seed was 0 and is now 1"):
         pretrain(replace(config, train=replace(config.train, seed=1)), tmp_path / "run")
 
 
