@@ -43,8 +43,9 @@ class Trial:
         mistake: what was wrong, if it helps.
         change: what to do about it.
         right: how often the likeliest guess is right with it, of depth 1, 2.
-        gain_nats: log-probability gained at a place, over all depths.
-        z: the gain in standard errors of itself.
+        gain_nats: log-probability gained at a place, over all depths; 0 where right guesses were counted instead, for
+            another map of the vocabulary and another template.
+        z: the gain, of whichever was judged by, in standard errors of itself.
         helps: whether that is enough to act on.
     """
 
@@ -156,7 +157,7 @@ def _translated(before: Agreement) -> Trial:
         mistake="The draft vocabulary does not say which tokens the heads' own unembedding stands for.",
         change='Put the token ids of the training, in the order of the unembedding\'s rows, into "vocabulary".',
         right=(float(translated.mean()) if len(judged) else 0.0,),
-        gain_nats=gain,
+        gain_nats=0.0,
         z=z,
         helps=gain >= LEAST_TRANSLATION_GAIN and z >= LEAST_Z,
     )

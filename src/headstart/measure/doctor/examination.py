@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from headstart.architectures.reading import read_config
 from headstart.checkpoint import Checkpoint
-from headstart.errors import CapacityError, ConfigError
+from headstart.errors import ConfigError, UnsupportedError
 from headstart.measure.doctor.agreement import Examiner
 from headstart.measure.doctor.diagnosis import LEAST_Z, Diagnosis, Trial, diagnose
 from headstart.measure.doctor.patient import OpenedPatient, Patient, open_patient
@@ -72,8 +72,7 @@ def examine(
     Raises:
         ConfigError: too few tokens, or a frame without braces.
         CheckpointError: the file is damaged or does not fit the model.
-        UnsupportedError: a model that this build cannot run.
-        CapacityError: the model's answers are too short to judge by.
+        UnsupportedError: a model that this build cannot run, or whose answers are too short to judge by.
     """
     if num_tokens < LEAST_TOKENS:
         raise ConfigError(f"{num_tokens} tokens are too few to judge by: take {LEAST_TOKENS} or more, such as 384.")
@@ -84,7 +83,7 @@ def examine(
     examiner = Examiner(checkpoint, threads)
     texts = write_texts(examiner.trunk(opened.patient.config.taps), checkpoint.tokenizer(), num_tokens, frame)
     if sum(len(text.tokens) - text.num_prompt for text in texts) < LEAST_TOKENS // 2:
-        raise CapacityError("The model answers with hardly a word, so nothing can be judged. Is it the right file?")
+        raise UnsupportedError("The model answers with hardly a word, so nothing can be judged. Is it the right file?")
     diagnosis = diagnose(examiner, opened.patient, trunk, texts, show)
     expected = _expected(opened.fitted.file.header.measured)
     is_low = bool(expected) and diagnosis.right[0] < FAR_BELOW * expected[0]
