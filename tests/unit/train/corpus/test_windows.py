@@ -114,6 +114,12 @@ def test_epochs_and_seeds_order_documents_and_windows_anew() -> None:
     assert len({tuple(order) for order in orders}) == 4
 
 
+def test_epochs_lay_other_documents_side_by_side() -> None:
+    windows = CorpusWindows(numbered_store([5] * 50), 10, 1, seed=0)
+    neighbours = [{tuple(row) for row in epoch(windows, number)[:, [0, 5]].tolist()} for number in (0, 1)]
+    assert len(neighbours[0] & neighbours[1]) < 5  # of 25 pairs
+
+
 def test_a_batch_is_of_many_documents() -> None:
     lengths = [1000] * 20
     windows = CorpusWindows(numbered_store(lengths), 10, 16, seed=0)
