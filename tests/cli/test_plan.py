@@ -42,7 +42,9 @@ def test_a_machine_says_how_many_sequences_it_bears() -> None:
     machine = ("--parameters", "27", "--bits", "4.5", "--bandwidth", "936", "--tflops", "71")
     outcome = run_command("plan", "--acceptance", "0.9", "--draft-cost", "0.05", *machine)
     assert "It pays up to 19 sequences at once." in outcome.out
+    assert "nearly free up to 21 in a pass" in outcome.out
     with_experts = run_command("plan", "--acceptance", "0.9", *machine, "--experts", "8/256/0.5", "--json").document
+    assert "experts of its own" in with_experts["notes"][0]
     assert with_experts["depths"][0]["check_cost"] == pytest.approx(0.5 + 0.5 * (2 - 8 / 256))
 
 

@@ -98,9 +98,11 @@ def _notes(pass_costs: CostCurve | Roofline, flags: PlanFlags, num_rows: int) ->
     from headstart.measure.plan import Roofline
 
     if isinstance(pass_costs, Roofline):
+        free = f"Rows come nearly free up to {pass_costs.balanced_rows:.0f} in a pass"
+        if pass_costs.experts is not None:
+            free = "Each row reads experts of its own until most are read anyway"
         return [
-            f"Rows come nearly free up to {pass_costs.balanced_rows:.0f} in a pass, at this machine's full speed; no "
-            "engine reaches all of it. A measured --cost-curve tells more."
+            f"{free}, at this machine's full speed; no engine reaches all of it. A measured --cost-curve tells more."
         ]
     if flags.cost_curve is None:
         return [
