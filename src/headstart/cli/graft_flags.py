@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headstart.train.graft_config import GraftConfig
+    from headstart.train.graft_config import GraftConfig, Learn
     from headstart.train.prompts import PromptSource
 
 OPENINGS = "openings"
@@ -65,6 +65,10 @@ class GraftFlags:
             "is unrolled."
         ),
     ] = 0.0
+    learn: Annotated[
+        str,
+        Parameter(help="What heads learn to guess: all of the text, prompts included, or its answers alone."),
+    ] = "all"
     learning_rate: Annotated[float, Parameter(help="At its highest.")] = 2e-3
     window: Annotated[int, Parameter(help="Tokens of a training window, and of a text at most.")] = 1024
     batch: Annotated[int, Parameter(help="Windows of a step.")] = 4
@@ -100,6 +104,7 @@ class GraftFlags:
             minutes=self.minutes,
             text_tokens=self.text_tokens,
             epochs=self.epochs,
+            learn=cast("Learn", self.learn),
             window=self.window,
             loss=self.loss,
             depth_weights=self.depth_weights,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from headstart.architectures.config import TrunkConfig
 from headstart.architectures.heads import HeadKind, HeadsConfig
 from headstart.errors import ConfigError
 from headstart.train.composition import DistillConfig
 from headstart.train.loss_mix import LossMix, depth_weights
+
+Learn = Literal["all", "answers"]
 
 TEXT_TOKENS = 2_000_000
 """Supervised tokens of a text that neither a number nor a time limits."""
@@ -44,6 +46,8 @@ class GraftConfig:
             many as fit.
         first_depth_share: share of the steps, from the first, that train depth 1 alone, in [0, 1); unrolled modules
             only. They cost less, and what is learnt there serves every depth.
+        learn: what heads learn to guess: "all" of the text, the prompts included, whose targets are the trunk's own
+            distribution as well; or its "answers" alone. They are judged by answers in any case.
         window: tokens of a training window, and of a document at most.
         loss: terms of the loss, see `LossMix.parse`.
         depth_weights: how the losses of depths weigh, see `headstart.train.loss_mix.depth_weights`.
@@ -68,6 +72,7 @@ class GraftConfig:
     text_tokens: int | None = None
     epochs: float | None = None
     first_depth_share: float = 0.0
+    learn: Learn = "all"
     window: int = 1024
     loss: str = "kl"
     depth_weights: str = "decay:0.8"
@@ -87,6 +92,8 @@ class GraftConfig:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise ConfigError(f"{name} = {value}: it must be a finite number above 0.")
+        if self.learn not in get_args(Learn):
+            raise ConfigError(f"learn = {self.learn!r}: it must be one of {', '.join(get_args(Learn))}.")
         if not 0.0 <= self.first_depth_share < 1.0:
             raise ConfigError(f"first_depth_share = {self.first_depth_share}: it must be at least 0 and below 1.")
         if self.first_depth_share and (self.kind in ("medusa", "parallel") or self.depth == 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ class TrainingText:
         validation: those held out.
         prompts: token ids, what held-out documents begin with.
         vocabulary: int64 [V], ids of a reduced draft vocabulary, or `None`.
-        coverage: the share of the supervised text that these cover.
+        coverage: the share of the answers that these cover.
         distinct_8gram_share: of the whole text, see `distinct_share`.
     """
 
@@ -74,18 +74,22 @@ def part_text(
         ConfigError: a part has nothing to learn from.
     """
     parts = hold_out(documents)
-    windows = pack(documents, parts.training, config.window)
+    answers = pack(documents, parts.training, config.window)
     vocabulary = start.vocabulary if start is not None else None
     if vocabulary is None and heads.draft_vocab_size:
-        vocabulary = choose_vocabulary(windows, trunk.vocab_size, heads.draft_vocab_size)
+        vocabulary = choose_vocabulary(answers, trunk.vocab_size, heads.draft_vocab_size)
     return TrainingText(
-        windows=windows,
+        windows=answers if config.learn == "answers" else pack(_all_learnt(documents), parts.training, config.window),
         validation=pack(documents, parts.held_out, config.window),
         prompts=parts.prompts[:_MEASURED_PROMPTS],
         vocabulary=vocabulary,
-        coverage=1.0 if vocabulary is None else coverage(windows, trunk.vocab_size, vocabulary),
+        coverage=1.0 if vocabulary is None else coverage(answers, trunk.vocab_size, vocabulary),
         distinct_8gram_share=distinct_share(documents),
     )
+
+
+def _all_learnt(documents: Sequence[Document]) -> list[Document]:
+    return [replace(document, supervised=np.ones_like(document.supervised)) for document in documents]
 
 
 def layers_to_read(heads: HeadsConfig, trunk: TrunkConfig) -> tuple[int, ...]:

@@ -311,6 +311,7 @@ def test_no_prompt_is_on_both_sides(whole: tuple[Path, GraftResult]) -> None:
         ({"learning_rate": float("nan")}, "learning_rate = nan"),
         ({"epochs": float("inf")}, "epochs = inf"),
         ({"loss": "kll"}, "Did you mean 'kl'"),
+        ({"learn": "prompts"}, "one of all, answers"),
         ({"depth_weights": "1,2,3"}, "3 weights for 2 depths"),
         ({"kind": "sequential", "num_layers": 2}, "no effect on sequential heads"),
         ({"feature_weight": 0.1}, "no meaning for medusa heads"),

@@ -1,0 +1,34 @@
+"""Which of a text's tokens heads learn, and by which they are judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from headstart.architectures.reading import read_config  # noqa: E402
+from headstart.train.graft_config import GraftConfig  # noqa: E402
+from headstart.train.graft_parts import part_text  # noqa: E402
+
+from .conftest import random_documents  # noqa: E402
+
+CONFIG = GraftConfig(kind="medusa", depth=2, draft_vocab_size=50, window=64)
+
+
+def test_prompts_are_learnt_too_but_neither_judged_by_nor_counted_as_common(tiny_checkpoint):
+    trunk = read_config(tiny_checkpoint())[1]
+    documents = random_documents([30] * 20)
+    whole, answers = (
+        part_text(documents, replace(CONFIG, learn=learn), CONFIG.heads_config(trunk), trunk)
+        for learn in ("all", "answers")
+    )
+    assert np.array_equal(whole.windows.tokens, answers.windows.tokens)
+    assert whole.windows.supervised.sum() == (whole.windows.documents >= 0).sum()
+    assert 0 < answers.windows.supervised.sum() < 0.9 * whole.windows.supervised.sum()
+    assert np.array_equal(whole.validation.supervised, answers.validation.supervised)
+    assert whole.vocabulary is not None
+    assert np.array_equal(whole.vocabulary, answers.vocabulary)
+    assert whole.coverage == answers.coverage < 1
