@@ -55,7 +55,8 @@ def read_warm_start(path: Path, wanted: HeadsConfig, checkpoint: Checkpoint) -> 
     if trained_for.vocabulary_digest != tokens:
         raise CheckpointError(
             f"{path}: the heads were trained for {trained_for.name}, whose tokens are others than this model's "
-            f"(digests {trained_for.vocabulary_digest} and {tokens}). Give heads of a model with this tokenizer, or none."
+            f"(digests {trained_for.vocabulary_digest} and {tokens}). Give heads of a model with this tokenizer, or "
+            "none."
         )
     found = described_heads(file, read_config(checkpoint)[1])
     _require_same(path, found, wanted)

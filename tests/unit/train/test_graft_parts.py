@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from headstart.architectures.reading import read_config  # noqa: E402
-from headstart.train.graft_config import GraftConfig  # noqa: E402
-from headstart.train.graft_parts import part_text  # noqa: E402
+from headstart.architectures.reading import read_config
+from headstart.train.graft_config import GraftConfig
+from headstart.train.graft_parts import part_text
 
-from .conftest import random_documents  # noqa: E402
+from .conftest import random_documents
 
 CONFIG = GraftConfig(kind="medusa", depth=2, draft_vocab_size=50, window=64)
 

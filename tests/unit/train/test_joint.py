@@ -26,11 +26,11 @@ from headstart.train.heads_loss import HeadsLossConfig, learnt_rows  # noqa: E40
 from headstart.train.joint import JointResult, graft_jointly  # noqa: E402
 from headstart.train.joint_config import JointConfig  # noqa: E402
 from headstart.train.joint_loss import count_tokens, drift, joint_loss  # noqa: E402
-from headstart.train.trunk_module import TrunkModule  # noqa: E402
 from headstart.train.loss_mix import LossMix  # noqa: E402
 from headstart.train.phases import Progress  # noqa: E402
 from headstart.train.prompts import Prompt, PromptList  # noqa: E402
 from headstart.train.run_directory import read_state  # noqa: E402
+from headstart.train.trunk_module import TrunkModule  # noqa: E402
 
 WORDS = ("one", "two", "three", "four", "five", "six", "seven")
 PROMPTS = PromptList(tuple(Prompt(turns=(f"Say {word}.",)) for word in WORDS))
