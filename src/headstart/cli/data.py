@@ -42,7 +42,7 @@ def data(
 ) -> None:
     """Prepare text for pretraining, and print what it holds.
 
-    Each text is taken once; what is empty or no UTF-8 is left out and counted. The same command goes on after an
+    Each text is taken once; what is empty or no UTF-8 is left out and counted. The same command begins anew after an
     interruption, and opens what is there when all is done.
     """
     flags = {"tokenizer": tokenizer, "seed": seed, "validation_share": validation_share}

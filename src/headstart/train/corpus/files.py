@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from headstart.errors import ConfigError
 from headstart.train.corpus.vocabulary import END_OF_TEXT
@@ -60,9 +60,9 @@ def tree_documents(
                 yield _content(path)
 
 
-def open_text(path: Path) -> IO[bytes]:
+def open_text(path: Path) -> BinaryIO | gzip.GzipFile:
     """A file to read, unzipped if its name ends in .gz."""
-    return gzip.open(path) if path.suffix == _ZIPPED else path.open("rb")  # type: ignore[return-value]
+    return gzip.open(path) if path.suffix == _ZIPPED else path.open("rb")
 
 
 @contextmanager

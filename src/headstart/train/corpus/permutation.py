@@ -28,7 +28,7 @@ def permuted(places: NDArray[np.int64], size: int, key: str) -> NDArray[np.int64
     Returns:
         int64 [N].
 
-    Source: Black and Rogaway, "Ciphers with Arbitrary Finite Domains" (CT-RSA 2002), §4 and §5.
+    Source: Black and Rogaway, "Ciphers with Arbitrary Finite Domains" (CT-RSA 2002), the cycle-walking cipher.
     """
     half_bits = max(1, ((size - 1).bit_length() + 1) // 2)
     digest = hashlib.blake2b(key.encode(), digest_size=8 * _ROUNDS).digest()
@@ -52,8 +52,8 @@ def _feistel(numbers: NDArray[np.uint64], half_bits: int, round_keys: NDArray[np
 def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Every bit of a number spread over all 64; the arithmetic wraps around.
 
-    Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014), the variant of
-    SplitMix64.
+    Source: the finaliser of SplitMix64; Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA
+    2014), with the constants of Stafford's variant 13.
     """
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

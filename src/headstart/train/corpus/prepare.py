@@ -79,7 +79,7 @@ class Preparing:
     """How far a preparation is.
 
     Attributes:
-        source: being read.
+        source: being read; "tokenizer" while all are read to train one.
         documents: taken in from it so far.
         bytes: of their text.
         done: whether it has been read to its end.
@@ -117,7 +117,7 @@ def prepare_corpus(path: str | Path, config: CorpusConfig, show: Show = lambda p
         return open_corpus(path)
     sources = parse_sources(config.sources)
     _clear(path, config)
-    tokenizer = write_tokenizer(path / TOKENIZER_NAME, config.tokenizer, lambda: _training_texts(sources, config))
+    tokenizer = write_tokenizer(path / TOKENIZER_NAME, config.tokenizer, lambda: _training_texts(sources, config, show))
     dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
     counts = [SourceCounts(name=source.name, about=source.about) for source in sources]
     texts = _shown(take_in(sources, config.validation_share, counts), sources, show)
@@ -177,17 +177,20 @@ def _clear(path: Path, config: CorpusConfig) -> None:
         raise ConfigError(f"{path}: the folder cannot be written ({error.strerror}). Name another.") from error
 
 
-def _training_texts(sources: Sequence[Source], config: CorpusConfig) -> Iterator[str]:
+def _training_texts(sources: Sequence[Source], config: CorpusConfig, show: Show) -> Iterator[str]:
     """Texts to train a tokenizer on: those to learn from, of each source as much as of the others."""
     share = _TRAINING_BYTES // len(sources)
+    documents = num_bytes = 0
     for source in sources:
-        taken = 0
+        end = num_bytes + share
         for text in take_in([source], config.validation_share):
             if text.split == "train":
-                taken += text.num_bytes
+                documents, num_bytes = documents + 1, num_bytes + text.num_bytes
+                show(Preparing(source=TOKENIZER_NAME, documents=documents, bytes=num_bytes, done=False))
                 yield text.text
-            if taken >= share:
+            if num_bytes >= end:
                 break
+    show(Preparing(source=TOKENIZER_NAME, documents=documents, bytes=num_bytes, done=True))
 
 
 def _shown(texts: Iterable[Text], sources: Sequence[Source], show: Show) -> Iterator[Text]:

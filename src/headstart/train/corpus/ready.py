@@ -17,7 +17,7 @@ from headstart.train.corpus.files import tree_documents
 
 _NOT_LIBRARY = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", "pydoc_data"})
 
-# what packages carry to be read; not what is listed, sworn or logged
+# what packages carry to be read, not lists, licences and logs
 _PROSE = ("readme*", "faq*", "*faq", "howto*", "news*", "history*", "*.txt", "*.md", "*.rst")
 _NOT_PROSE = (
     "*changelog*", "changes*", "copyright*", "license*", "copying*", "notice*", "thanks*", "authors*", "*.html",

@@ -179,6 +179,15 @@ def test_progress_tells_of_every_source(tmp_path, write_texts):
     assert ends == [(names[0], 2, 6), (names[1], 0, 0), (names[2], 1, 5)]
 
 
+def test_progress_tells_of_the_training_of_a_tokenizer(corpus, config, tmp_path):
+    told: list[Preparing] = []
+    prepare_corpus(tmp_path / "out", replace(config, tokenizer="bpe:300"), told.append)
+    read = [progress for progress in told if progress.source == "tokenizer"]
+    assert (read[-1].documents, read[-1].bytes, read[-1].done) == (
+        corpus.train.num_documents, corpus.train.num_bytes, True,
+    )  # fmt: skip
+
+
 def test_without_a_document_to_learn_from(tmp_path, write_texts):
     with pytest.raises(ConfigError, match=r"no document to learn from \(0 to"):
         prepare_corpus(tmp_path / "out", CorpusConfig(sources=(write_texts(["", " "]),)))
