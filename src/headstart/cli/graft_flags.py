@@ -70,6 +70,10 @@ class GraftFlags:
         Parameter(help="What heads learn to guess: all of the text, prompts included, or its answers alone."),
     ] = "all"
     learning_rate: Annotated[float, Parameter(help="At its highest.")] = 2e-3
+    weight_decay: Annotated[
+        float,
+        Parameter(help="In units of the learning rate; a text that is gone through many times wants much, such as 1."),
+    ] = 0.01
     window: Annotated[int, Parameter(help="Tokens of a training window, and of a text at most.")] = 1024
     batch: Annotated[int, Parameter(help="Windows of a step.")] = 4
     checkpoints: Annotated[
@@ -111,6 +115,7 @@ class GraftFlags:
             first_depth_share=self.first_depth_share,
             feature_weight=self.feature_weight,
             learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
             batch_windows=self.batch,
             checkpoints=self.checkpoints,
             seed=self.seed,

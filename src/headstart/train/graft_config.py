@@ -53,6 +53,7 @@ class GraftConfig:
         depth_weights: how the losses of depths weigh, see `headstart.train.loss_mix.depth_weights`.
         feature_weight: of the regression on the trunk's next state (eagle), on top of the loss.
         learning_rate: at its highest.
+        weight_decay: of matrices, in units of the learning rate. A text that is gone through many times wants much.
         batch_windows: windows of a step.
         checkpoints: times that the heads are measured, and the best kept, spread over the run; with `minutes` fewer if
             they would take too much of it.
@@ -78,6 +79,7 @@ class GraftConfig:
     depth_weights: str = "decay:0.8"
     feature_weight: float = 0.0
     learning_rate: float = 2e-3
+    weight_decay: float = 0.01
     batch_windows: int = 4
     checkpoints: int = 8
     seed: int = 0
@@ -101,8 +103,10 @@ class GraftConfig:
                 f"first_depth_share = {self.first_depth_share} has no meaning for {self.kind} heads of depth "
                 f"{self.depth}: it is for one module that is unrolled. Leave it out."
             )
-        if not (math.isfinite(self.feature_weight) and self.feature_weight >= 0):
-            raise ConfigError(f"feature_weight = {self.feature_weight}: it must be finite and not negative.")
+        for name in ("feature_weight", "weight_decay"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ConfigError(f"{name} = {value}: it must be finite and not negative.")
         if self.feature_weight and self.kind != "eagle":
             raise ConfigError(
                 f"feature_weight = {self.feature_weight} has no meaning for {self.kind} heads: only eagle's give back "

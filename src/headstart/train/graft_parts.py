@@ -186,5 +186,9 @@ def make_loss_config(config: GraftConfig) -> HeadsLossConfig:
 def make_trainer_config(config: GraftConfig) -> TrainerConfig:
     """How steps are taken; their number is yet to be planned."""
     return TrainerConfig(
-        num_steps=1, batch_windows=config.batch_windows, learning_rate=config.learning_rate, seed=config.seed
+        num_steps=1,
+        batch_windows=config.batch_windows,
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+        seed=config.seed,
     )

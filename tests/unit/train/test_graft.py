@@ -312,6 +312,7 @@ def test_no_prompt_is_on_both_sides(whole: tuple[Path, GraftResult]) -> None:
         ({"epochs": float("inf")}, "epochs = inf"),
         ({"loss": "kll"}, "Did you mean 'kl'"),
         ({"learn": "prompts"}, "one of all, answers"),
+        ({"weight_decay": -0.1}, "weight_decay = -0.1"),
         ({"depth_weights": "1,2,3"}, "3 weights for 2 depths"),
         ({"kind": "sequential", "num_layers": 2}, "no effect on sequential heads"),
         ({"feature_weight": 0.1}, "no meaning for medusa heads"),

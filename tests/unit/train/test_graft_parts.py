@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 from headstart.architectures.reading import read_config
 from headstart.train.graft_config import GraftConfig
-from headstart.train.graft_parts import part_text
+from headstart.train.graft_parts import make_trainer_config, part_text
 
 from .conftest import random_documents
 
@@ -32,3 +32,9 @@ def test_prompts_are_learnt_too_but_neither_judged_by_nor_counted_as_common(tiny
     assert whole.vocabulary is not None
     assert np.array_equal(whole.vocabulary, answers.vocabulary)
     assert whole.coverage == answers.coverage < 1
+
+
+def test_the_trainer_is_told_what_was_asked_for():
+    asked = replace(CONFIG, learning_rate=0.5, weight_decay=0.25, batch_windows=3, seed=7)
+    config = make_trainer_config(asked)
+    assert (config.learning_rate, config.weight_decay, config.batch_windows, config.seed) == (0.5, 0.25, 3, 7)
