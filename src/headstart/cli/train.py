@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from dataclasses import fields
@@ -50,8 +51,8 @@ def train(
     """Train a model with heads that predict further tokens, or without.
 
     What comes out is a folder that generate and chat take as it is, with its heads beside it, which may be deleted.
-    Ctrl-C stops at a place from which the same command goes on; so does a kill, from some seconds before. Needs
-    PyTorch.
+    Ctrl-C stops at a place from which the same command goes on; so does a kill, from some seconds before. Started by
+    torchrun, it trains on many devices. Needs PyTorch.
     """
     # late: it brings numpy, which --help can do without
     from headstart.train.pretrain.config_file import read_pretrain_config
@@ -63,6 +64,8 @@ def train(
         raise ConfigError("--out is missing: name the folder that the model is to lie in.")
     require_torch("Models are trained")
     result = _run(settings, out)
+    if os.environ.get("RANK", "0") != "0":  # of several processes, the first speaks
+        return None
     if result is None:
         print(f"Stopped; the same command goes on from here, with what is in {out}.", file=sys.stderr, flush=True)
         return status.INTERRUPTED

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import torch
 from torch import Tensor, nn, optim
 
 _BETAS = (0.9, 0.95)
@@ -45,6 +46,13 @@ class _Optimisers:
                 for name, value in entry.items():
                     found[f"{index}.{number}.{name}"] = value
         return found
+
+    def like(self, name: str) -> Tensor:
+        """Zeros of the shape and place of a tensor that `tensors` may give."""
+        index, number, memory = name.split(".", 2)
+        parameters = [p for group in self._parts[int(index)].param_groups for p in group["params"]]
+        # a count of steps is one number, all else is of the parameter's shape
+        return torch.zeros(()) if memory == "step" else torch.zeros_like(parameters[int(number)].detach())
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take up what `tensors` gave."""

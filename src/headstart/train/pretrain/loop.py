@@ -12,14 +12,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 
 from torch import Tensor
 
 from headstart.train.phases import Reporter, StoppedError
-from headstart.train.pretrain.acceptance import PretrainMeter
+from headstart.train.pretrain.acceptance import Acceptance, PretrainMeter
 from headstart.train.pretrain.batch import LabelledText
 from headstart.train.pretrain.config import TrainConfig
+from headstart.train.pretrain.state_store import StateStore
+from headstart.train.pretrain.team import Team
 from headstart.train.pretrain.trackers import Send, flat
 from headstart.train.pretrain.trainer import PretrainTrainer, StepMetrics
 from headstart.train.pretrain.validation import Validation, validate
@@ -62,6 +64,7 @@ class PretrainLoop:
         clock: RunClock,
         report: Reporter,
         trackers: Sequence[Send],
+        team: Team,
     ) -> None:
         """Take the parts.
 
@@ -75,7 +78,9 @@ class PretrainLoop:
             clock: limits the steps, if it has a limit.
             report: told of each step.
             trackers: sent figures as well.
+            team: the processes that train.
         """
+        self._team, self._store = team, StateStore(run, team)
         self._run, self._train, self._trainer = run, train, trainer
         self._validation, self._token_bytes, self._meter = validation, token_bytes, meter
         self._clock, self._report, self._trackers = clock, report, trackers
@@ -96,7 +101,8 @@ class PretrainLoop:
                 metrics = trainer.take_step()
                 self._log_step(metrics)
                 self._judge(plan)
-                if trainer.finished or time.monotonic() - self._saved >= self._train.save_every_s:
+                (due,) = self._team.agree(time.monotonic() - self._saved >= self._train.save_every_s)
+                if trainer.finished or due:
                     self._save()
                 self._report.tell("training", trainer.step, plan.num_steps, _spoken(metrics) + self._note)
         except StoppedError:
@@ -106,10 +112,13 @@ class PretrainLoop:
 
     def _resume(self) -> Plan:
         """Take up what is saved and planned; plan what is not."""
-        saved, known = self._run.load(), self._run.recall("plan")
+        saved, known = self._store.load(self._trainer.like), self._run.recall("plan")
+        self._team.wait()  # all have read before one writes
         if saved is None:
             self._run.forget_after(-1)
             plan = Plan(**known) if known is not None else self._make_plan()
+            agreed = self._team.agree(*astuple(plan))
+            plan = Plan(**{field.name: int(number) for field, number in zip(fields(Plan), agreed, strict=True)})
             self._run.remember("plan", asdict(plan))
             self._trainer = self._trainer.begun_anew(plan.num_steps)
             return plan
@@ -147,7 +156,7 @@ class PretrainLoop:
         self._assess()
         validate_s = time.monotonic() - started
         if self._meter is not None:
-            self._meter.measure(self._trainer.weights())
+            self._measure(self._meter)
         measure_s = time.monotonic() - started - validate_s
         return step_s, _VALIDATIONS * validate_s + _MEASUREMENTS * measure_s
 
@@ -159,11 +168,19 @@ class PretrainLoop:
             self._log("validation", found.to_json())
             self._note = f", held out {found.bits_per_byte:.3f} bits a byte"
         if self._meter is not None and (trainer.step % plan.measure_every == 0 or trainer.finished):
-            measured = self._meter.measure(self._trainer.weights())
-            self._log("measured", measured.to_json())
+            measured = self._measure(self._meter)
+            if measured is not None:
+                self._log("measured", measured.to_json())
 
     def _assess(self) -> Validation:
         return validate(self._trainer, self._validation, self._token_bytes)
+
+    def _measure(self, meter: PretrainMeter) -> Acceptance | None:
+        """In the leading process, while the others wait."""
+        weights = self._team.whole(self._trainer.weights())
+        measured = meter.measure(weights) if self._team.leads else None
+        self._team.wait()
+        return measured
 
     def _log_step(self, metrics: StepMetrics) -> None:
         self._log("step", metrics.to_json())
@@ -175,7 +192,7 @@ class PretrainLoop:
             send(flat(entry, kind), step)
 
     def _save(self) -> None:
-        self._run.save(*self._trainer.state())
+        self._store.save(*self._trainer.state())
         self._saved = time.monotonic()
 
 

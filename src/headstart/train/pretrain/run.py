@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from headstart.checkpoint.safetensors import HEADS_NAME
-from headstart.errors import UnsupportedError
 from headstart.train.corpus import Corpus, CorpusWindows, open_corpus, validation_windows
 from headstart.train.corpus.prepare import CorpusConfig, Preparing, prepare_corpus
 from headstart.train.phases import Progress, Reporter, Show, StoppedError
@@ -26,6 +25,7 @@ from headstart.train.plot import plot_run
 from headstart.train.pretrain.acceptance import Acceptance, PretrainMeter, prompts_of
 from headstart.train.pretrain.batch import LabelledText, labelled_text
 from headstart.train.pretrain.config import PretrainConfig
+from headstart.train.pretrain.followed_run import FollowedRun
 from headstart.train.pretrain.initial_weights import count_parameters
 from headstart.train.pretrain.loop import PretrainLoop
 from headstart.train.pretrain.parts import (
@@ -34,6 +34,7 @@ from headstart.train.pretrain.parts import (
     make_model,
     require_same_vocabulary,
 )
+from headstart.train.pretrain.team import Team
 from headstart.train.pretrain.trackers import open_trackers
 from headstart.train.pretrain.trainer import PretrainTrainer
 from headstart.train.pretrain.written_model import ModelWriter
@@ -41,6 +42,8 @@ from headstart.train.run_clock import RunClock
 from headstart.train.run_directory import RunDirectory
 
 RUN_NAME, DATA_NAME = "run", "data"
+
+_T = TypeVar("_T")
 
 _MEASURED_PROMPTS = 12
 _PROMPT_TOKENS = 64
@@ -86,6 +89,8 @@ def pretrain(
 ) -> PretrainResult | None:
     """Train a model; goes on if `out` holds an unfinished run with the same settings.
 
+    In processes that torchrun has started it is one run of all of them, each with a part of the weights and the text.
+
     Args:
         config: what, on what text, and how.
         out: the folder of the model and the run.
@@ -100,28 +105,36 @@ def pretrain(
         CheckpointError, UnsupportedError: the text, a model, or a file of the run cannot be used.
         HeadstartError: training diverged.
     """
+    team = Team(config.train.device)
     try:
-        return _Pretraining(config, Path(out), show, should_stop).run()
+        return _Pretraining(config, Path(out), team, show, should_stop).run()
     except StoppedError:
         return None
+    finally:
+        team.leave()
 
 
 class _Pretraining:
     """One call of `pretrain`."""
 
-    def __init__(self, config: PretrainConfig, out: Path, show: Show, should_stop: Callable[[], bool]) -> None:
-        self._config, self._out = config, out
-        self._device = _device(config.train.device)
-        self._corpus = _open_text(config, out, show)
+    def __init__(
+        self, config: PretrainConfig, out: Path, team: Team, show: Show, should_stop: Callable[[], bool]
+    ) -> None:
+        self._config, self._out, self._team = config, out, team
+        self._corpus = _in_turn(team, lambda: _open_text(config, out, show))
         self._blueprint = make_blueprint(config, self._corpus.vocab_size)
         if self._blueprint.source is not None:
             require_same_vocabulary(self._blueprint.source, self._corpus)
         self._settings = config.settings() | {"corpus": self._corpus.digest}
         if self._blueprint.source is not None:
             self._settings["start"] = self._blueprint.source.digest()
-        self._run = RunDirectory(out / RUN_NAME, self._settings)
+        kind = RunDirectory if team.leads else FollowedRun
+        self._run = _in_turn(team, lambda: kind(out / RUN_NAME, self._settings))
         self._clock = RunClock(self._run, config.train.minutes or None)
-        self._report = Reporter(self._clock, show, should_stop)
+        # all processes tell of the same steps, so that all ask together whether to stop
+        self._report = Reporter(
+            self._clock, show if team.leads else _say_nothing, lambda: bool(team.agree(should_stop())[0])
+        )
         if config.train.threads:
             torch.set_num_threads(config.train.threads)
         layout = make_layout(self._blueprint, self._corpus, out.name, self._settings)
@@ -132,20 +145,24 @@ class _Pretraining:
         if result is None:
             result = self._train()
             self._run.remember("result", result)
+        self._team.wait()
         return self._result(result)
 
     def _train(self) -> dict[str, Any]:
         config, corpus = self._config, self._corpus
         train = config.train
-        windows = CorpusWindows(corpus.train, config.data.window, train.batch_windows, train.seed)
-        model = make_model(self._blueprint, train.seed).to(self._device)
+        team = self._team
+        windows = CorpusWindows(
+            corpus.train, config.data.window, train.batch_windows, train.seed, rank=team.rank, world_size=team.size
+        )
+        model = team.place(make_model(self._blueprint, train.seed))
 
         def batches(step: int) -> LabelledText:
-            return labelled_text(windows.batch(step), self._device)
+            return labelled_text(windows.batch(step), team.device)
 
         held_out = validation_windows(corpus.validation, config.data.window, config.data.validation_windows)
-        judged = labelled_text(held_out, self._device).split(train.windows_at_once)
-        trainer = PretrainTrainer(model, train, config.heads, train.max_steps, batches)
+        judged = labelled_text(held_out, team.device).split(train.windows_at_once)
+        trainer = PretrainTrainer(model, train, config.heads, train.max_steps, batches, team)
         loop = PretrainLoop(
             self._run,
             train,
@@ -155,11 +172,14 @@ class _Pretraining:
             self._meter(),
             self._clock,
             self._report,
-            open_trackers(train.track, self._run.path, self._settings),
+            open_trackers(train.track, self._run.path, self._settings) if team.leads else [],
+            team,
         )
         trainer = loop.train()
-        self._writer.place(trainer.weights(), self._last("measured") or {})
-        plot_run(self._run.metrics(), self._run.path / "plot.svg")
+        weights = team.whole(trainer.weights())
+        if team.leads:
+            self._writer.place(weights, self._last("measured") or {})
+            plot_run(self._run.metrics(), self._run.path / "plot.svg")
         self._clock.note(at_once=True)
         return {
             "num_parameters": count_parameters(model.parameters()),
@@ -215,12 +235,15 @@ def _open_text(config: PretrainConfig, out: Path, show: Show) -> Corpus:
     return prepare_corpus(out / DATA_NAME, asked, tell)
 
 
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UnsupportedError(
-            "train.device = 'cuda', but PyTorch finds no such device here. Install a build of PyTorch for it, or train "
-            "on the cpu."
-        )
-    return torch.device(name)
+def _in_turn(team: Team, make: Callable[[], _T]) -> _T:
+    """What all make, the leading process first, so that the others find what it wrote."""
+    if team.leads:
+        made = make()
+        team.wait()
+        return made
+    team.wait()
+    return make()
+
+
+def _say_nothing(progress: Progress) -> None:
+    """Of processes that do not lead."""

@@ -19,8 +19,9 @@ from headstart.train.optimiser import PretrainingOptimiser
 from headstart.train.pretrain.batch import LabelledText, count_rows
 from headstart.train.pretrain.config import PretrainHeads, TrainConfig
 from headstart.train.pretrain.guard import SpikeGuard
-from headstart.train.pretrain.model import LabelLoss, PretrainModel
+from headstart.train.pretrain.model import PretrainModel
 from headstart.train.pretrain.schedules import RateSchedule
+from headstart.train.pretrain.team import Team, local_number
 from headstart.train.targets import require_supervision
 
 _OPTIMISER, _AVERAGE = "optimiser.", "average."
@@ -94,16 +95,19 @@ class PretrainTrainer:
         heads: PretrainHeads,
         num_steps: int,
         batches: Callable[[int], LabelledText],
+        team: Team,
     ) -> None:
         """Begin at step 0.
 
         Args:
-            model: with its first weights, on the device where it is trained.
+            model: with its first weights, placed by `team`.
             train: how.
             heads: how they weigh.
             num_steps: of the run.
-            batches: gives the windows of a step, from 0.
+            batches: gives this process's windows of a step, from 0.
+            team: the processes that train it.
         """
+        self._team = team
         self.model, self.num_steps, self.step = model, num_steps, 0
         self._train, self._heads, self._batches = train, heads, batches
         self._schedule = RateSchedule(
@@ -119,14 +123,14 @@ class PretrainTrainer:
 
     def begun_anew(self, num_steps: int) -> PretrainTrainer:
         """The same weights at step 0 of another length, with a fresh optimiser."""
-        return PretrainTrainer(self.model, self._train, self._heads, num_steps, self._batches)
+        return PretrainTrainer(self.model, self._train, self._heads, num_steps, self._batches, self._team)
 
     def time_steps(self, count: int) -> float:
         """Seconds of a step, the median of some that are taken back; all heads are trained in them."""
         tensors, progress = self.state()
         before = {name: tensor.clone() for name, tensor in tensors.items()}
         heads = replace(self._heads, curriculum="none")
-        timed = PretrainTrainer(self.model, self._train, heads, max(count, self.num_steps), self._batches)
+        timed = PretrainTrainer(self.model, self._train, heads, max(count, self.num_steps), self._batches, self._team)
         step_s = statistics.median(timed.take_step().seconds for _ in range(count))
         self.restore(before, progress)
         return step_s
@@ -155,7 +159,7 @@ class PretrainTrainer:
         losses, correct, total = self._accumulate(batch, weights, num_rows)
         if self.step == 0:
             self._require_gradients(len(weights))
-        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self._train.max_gradient_norm))
+        norm = local_number(nn.utils.clip_grad_norm_(self.model.parameters(), self._train.max_gradient_norm))
         passes = self._guard.passes(self.step + 1, total, norm)
         share = self._schedule.share(self.step)
         if passes:
@@ -170,31 +174,29 @@ class PretrainTrainer:
             gradient_norm=norm,
             learning_rate=self._train.learning_rate * share,
             heads=head_metrics(losses, correct, num_rows),
-            tokens=batch.text.tokens.numel(),
+            tokens=batch.text.tokens.numel() * self._team.size,
             seconds=time.perf_counter() - started,
             skipped=not passes,
         )
 
     def _total_rows(self, batch: LabelledText, depth: int) -> list[int]:
-        counts = count_rows(self.model.heads_config, batch, depth)
+        own = torch.tensor(count_rows(self.model.heads_config, batch, depth))
+        counts: list[int] = self._team.sum(own).tolist()
         require_supervision(torch.tensor(counts[:1]) > 0, f"step {self.step + 1}")
         return counts
 
     def _accumulate(
         self, batch: LabelledText, weights: Sequence[float], num_rows: Sequence[int]
     ) -> tuple[Tensor, Tensor, float]:
-        """Gradients of a step, summed over its micro-batches; and their sums, and the loss."""
-        parts: list[LabelLoss] = []
+        """Gradients of a step, summed over micro-batches and processes; and their sums, and the loss."""
+        parts: list[Tensor] = []
         for micro in batch.split(self._train.windows_at_once):
             with self.autocast():
-                part = self.model(micro, weights, num_rows)
-            part.loss.backward()
-            parts.append(LabelLoss(part.loss.detach(), part.losses, part.correct))
-        return (
-            torch.stack([part.losses for part in parts]).sum(0),
-            torch.stack([part.correct for part in parts]).sum(0),
-            float(torch.stack([part.loss for part in parts]).sum()),
-        )
+                found = self.model(micro, weights, num_rows)
+            (found.loss * self._team.loss_factor).backward()
+            parts.append(torch.cat([found.loss.detach()[None], found.losses, found.correct]).double())
+        total, *sums = self._team.sum(torch.stack(parts).sum(0)).cpu().split([1, len(num_rows), len(num_rows)])
+        return sums[0], sums[1], float(total)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision of products."""
@@ -225,16 +227,17 @@ class PretrainTrainer:
 
     @contextmanager
     def judged_weights(self) -> Iterator[None]:
-        """Within it the model has the weights that are written; those that are trained come back after it."""
-        if not self._average:
-            yield
-            return
-        trained = {name: weight.detach().clone() for name, weight in self.model.weights().items()}
-        self._take(self._average)
+        """For passes without gradients: the model has the weights that are written, and those trained after it."""
+        trained: dict[str, Tensor] = {}
+        if self._average:
+            trained = {name: weight.detach().clone() for name, weight in self.model.weights().items()}
+            self._take(self._average)
         try:
             yield
         finally:
-            self._take(trained)
+            self._team.settle(self.model)
+            if trained:
+                self._take(trained)
 
     @torch.no_grad()
     def _take(self, values: Mapping[str, Tensor]) -> None:
@@ -247,6 +250,13 @@ class PretrainTrainer:
         tensors |= {f"{_OPTIMISER}{name}": tensor for name, tensor in self._optimiser.tensors().items()}
         tensors |= {f"{_AVERAGE}{name}": tensor for name, tensor in self._average.items()}
         return tensors, {"step": self.step, "guard": self._guard.state()}
+
+    def like(self, name: str) -> Tensor:
+        """A tensor of the shape and place of one in `state`, for what was saved to be read into."""
+        weights: Mapping[str, Tensor] = self.model.weights()
+        if name.startswith(_OPTIMISER):
+            return self._optimiser.like(name.removeprefix(_OPTIMISER))
+        return torch.zeros_like(weights[name.removeprefix(_AVERAGE)].detach())
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:

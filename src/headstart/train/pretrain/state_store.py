@@ -1,0 +1,122 @@
+"""Where training stands, on disk: one file of one process, or a folder of sharded files of several.
+
+Both are safetensors, replaced as a whole. What several processes wrote, another number of them can go on from, and one
+alone; and the other way round.
+
+    RUN/state.safetensors                of one process
+    RUN/state/shard-*.safetensors        of several, by PyTorch's distributed checkpoints
+    RUN/state/progress.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, distributed
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+
+from headstart.checkpoint.json_files import read_json_object
+from headstart.errors import CheckpointError
+from headstart.train.pretrain.team import Team, spread_like
+from headstart.train.run_directory import STATE_NAME, RunDirectory
+
+_FOLDER, _NEXT, _BEFORE = "state", "state.next", "state.before"
+_PROGRESS = "progress.json"
+
+State = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors by name, and plain data."""
+
+
+class StateStore:
+    """The state in a run's folder."""
+
+    def __init__(self, run: RunDirectory, team: Team) -> None:
+        """For all processes of a run."""
+        self._run, self._team = run, team
+        self._folder = run.path / _FOLDER
+
+    def save(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
+        """Replace the state.
+
+        Args:
+            tensors: float32; sharded alike in all processes.
+            progress: plain JSON data.
+
+        Raises:
+            CheckpointError: it cannot be written.
+        """
+        if self._team.size == 1:
+            self._run.save(tensors, progress)
+            shutil.rmtree(self._folder, ignore_errors=True)
+            return
+        following = self._run.path / _NEXT
+        if self._team.leads:
+            shutil.rmtree(following, ignore_errors=True)
+        self._team.wait()
+        try:
+            writer = HuggingFaceStorageWriter(str(following), save_distributed=True)
+            checkpoint.save(dict(tensors), storage_writer=writer)
+            if self._team.leads:
+                (following / _PROGRESS).write_text(json.dumps(progress) + "\n", encoding="utf-8")
+                self._replace(following)
+        except OSError as error:
+            raise CheckpointError(
+                f"{following}: the state cannot be written ({error}). Check the folder's permissions and the space "
+                "that is left."
+            ) from error
+        self._team.wait()
+
+    def _replace(self, following: Path) -> None:
+        before = self._run.path / _BEFORE
+        shutil.rmtree(before, ignore_errors=True)
+        if self._folder.exists():
+            os.replace(self._folder, before)
+        # a kill between these two leaves the state under its other name, where `load` finds it
+        os.replace(following, self._folder)
+        shutil.rmtree(before, ignore_errors=True)
+        (self._run.path / STATE_NAME).unlink(missing_ok=True)
+
+    def load(self, like: Callable[[str], Tensor]) -> State | None:
+        """What was saved last, sharded over the processes of now; `None` if nothing was.
+
+        Args:
+            like: a tensor of the shape, device and sharding that one of a name is to have.
+
+        Raises:
+            CheckpointError: the state is damaged.
+        """
+        folder = next((path for path in (self._folder, self._run.path / _BEFORE) if path.exists()), None)
+        if folder is not None:
+            return _read_folder(folder, like)
+        saved = self._run.load()
+        if saved is None:
+            return None
+        tensors, progress = saved
+        spread = spread_like([(tensor, like(name)) for name, tensor in tensors.items()])
+        return dict(zip(tensors, spread, strict=True)), progress
+
+
+def _read_folder(folder: Path, like: Callable[[str], Tensor]) -> State:
+    progress = read_json_object(folder / _PROGRESS)
+    try:
+        reader = HuggingFaceStorageReader(str(folder))
+        tensors = {name: like(name) for name in reader.read_metadata().state_dict_metadata}
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # by one process alone
+            checkpoint.load(
+                tensors,
+                storage_reader=HuggingFaceStorageReader(str(folder)),
+                no_dist=not distributed.is_initialized(),
+            )
+    except Exception as error:  # the library's own, of many kinds: all mean that the files are not whole
+        raise CheckpointError(
+            f"{folder}: the state cannot be read ({type(error).__name__}: {error}). Remove the folder to begin anew."
+        ) from error
+    return tensors, progress

@@ -1,0 +1,157 @@
+"""Several processes on one machine, forked so that they need not load PyTorch again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from headstart.checkpoint.safetensors import read_safetensors  # noqa: E402
+from headstart.errors import CheckpointError, ConfigError  # noqa: E402
+from headstart.train.corpus import CorpusWindows, open_corpus  # noqa: E402
+from headstart.train.pretrain.batch import LabelledText, count_rows, labelled_text  # noqa: E402
+from headstart.train.pretrain.config import PretrainConfig  # noqa: E402
+from headstart.train.pretrain.parts import make_blueprint, make_model  # noqa: E402
+from headstart.train.pretrain.run import pretrain  # noqa: E402
+from headstart.train.pretrain.team import Team  # noqa: E402
+
+MakeConfig = Callable[..., PretrainConfig]
+KINDS: dict[str, dict[str, Any]] = {
+    "parallel": {},
+    "sequential": {"kind": "sequential"},
+    "unrolled": {"kind": "sequential", "unrolled": True},
+}
+
+
+def together(size: int, work: Callable[[], Any]) -> list[Any]:
+    """What `work` gives in each of so many processes, in order of ranks."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+
+    def run(rank: int) -> None:
+        os.environ |= {
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }  # fmt: skip
+        torch.set_num_threads(1)
+        try:
+            results.put((rank, True, work()))
+        except BaseException as error:
+            results.put((rank, False, f"{type(error).__name__}: {error}"))
+
+    processes = [context.Process(target=run, args=(rank,)) for rank in range(size)]
+    for process in processes:
+        process.start()
+    found = [results.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join(timeout=60)
+    failed = [text for _, succeeded, text in found if not succeeded]
+    if failed:
+        raise AssertionError(failed)
+    return [value for _, _, value in sorted(found, key=lambda entry: entry[0])]
+
+
+def batch_of(config: PretrainConfig, rank: int, size: int) -> LabelledText:
+    windows = CorpusWindows(open_corpus(config.data.path).train, 48, 4, 0, rank=rank, world_size=size)
+    return labelled_text(windows.batch(0), torch.device("cpu"))
+
+
+def gradients_of(configs: dict[str, PretrainConfig]) -> dict[str, tuple[float, dict[str, Any]]]:
+    """Of each run: loss and gradients of one step, in float64, by as many processes as there are."""
+    team = Team("cpu")
+    found = {}
+    for kind, config in configs.items():
+        blueprint = make_blueprint(config, open_corpus(config.data.path).vocab_size)
+        model = team.place(make_model(blueprint, 0).double())
+        batch = batch_of(config, team.rank, team.size)
+        counts = team.sum(torch.tensor(count_rows(model.heads_config, batch, 2))).tolist()
+        loss = model(batch, (0.5, 0.25), counts).loss
+        (loss * team.loss_factor).backward()
+        whole = team.whole({name: weight.grad for name, weight in model.weights().items()})
+        found[kind] = float(team.sum(loss.detach())), {name: gradient.numpy() for name, gradient in whole.items()}
+    team.leave()
+    return found
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_loss_and_gradients_are_those_of_one_process(tiny_run: MakeConfig, size: int) -> None:
+    configs = {kind: tiny_run(heads) for kind, heads in KINDS.items()}
+    wanted = gradients_of(configs)
+    found = together(size, lambda: gradients_of(configs))
+    for kind, (loss, gradients) in wanted.items():
+        assert [part[kind][0] for part in found] == pytest.approx([loss] * size, rel=1e-12)
+        leading = found[0][kind][1]
+        assert leading.keys() == gradients.keys()
+        for name, gradient in gradients.items():
+            assert leading[name] == pytest.approx(gradient, rel=1e-8, abs=1e-12), f"{kind}: {name}"
+        assert not any(part[kind][1] for part in found[1:])
+
+
+def figures(config: PretrainConfig, out: Path, stop_after: int | None = None) -> tuple[float, ...] | None:
+    """What a run ends with; `None` if it was stopped after some steps."""
+    steps = [0]
+
+    def should_stop() -> bool:
+        steps[0] += 1
+        return steps[0] == stop_after
+
+    result = pretrain(config, out, should_stop=should_stop)
+    return None if result is None else (result.bits_per_byte, *result.losses)
+
+
+def weights_of(out: Path) -> dict[str, Any]:
+    return {name: tensor.dequantize() for name, tensor in read_safetensors(out / "model.safetensors").items()}
+
+
+def test_four_begin_two_go_on_and_one_ends_what_one_would_have_done(tiny_run: MakeConfig, tmp_path: Path) -> None:
+    config = tiny_run({"curriculum": "forward"}, {"steps": 9, "ema": 0.9, "micro_windows": 1})
+    alone = figures(config, tmp_path / "alone")
+    shared = tmp_path / "shared"
+    assert together(4, lambda: figures(config, shared, 3)) == [None] * 4
+    assert sorted(path.name for path in (shared / "run").iterdir() if path.name.startswith("state")) == ["state"]
+    assert len(list((shared / "run" / "state").glob("*.safetensors"))) == 4
+    assert together(2, lambda: figures(config, shared, 3)) == [None] * 2
+    ended = figures(config, shared)
+    assert ended == pytest.approx(alone, rel=1e-5)
+    assert (shared / "run" / "state.safetensors").exists()
+    assert not (shared / "run" / "state").exists()
+    for name, weight in weights_of(tmp_path / "alone").items():
+        assert weights_of(shared)[name] == pytest.approx(weight, abs=2e-2), name
+
+
+def test_two_go_on_from_what_one_has_saved(tiny_run: MakeConfig, tmp_path: Path) -> None:
+    config = tiny_run(train={"measure_every": 100})
+    alone = figures(config, tmp_path / "alone")
+    assert figures(config, tmp_path / "shared", 2) is None
+    for part in together(2, lambda: figures(config, tmp_path / "shared")):
+        assert part == pytest.approx(alone, rel=1e-5)
+
+
+def test_a_state_of_several_that_is_damaged_is_named(tiny_run: MakeConfig, tmp_path: Path) -> None:
+    config = tiny_run()
+    together(2, lambda: figures(config, tmp_path, 2))
+    shard = sorted((tmp_path / "run" / "state").glob("*.safetensors"))[0]
+    shard.write_bytes(shard.read_bytes()[:64])
+    with pytest.raises(CheckpointError, match=r"run/state: the state cannot be read"):
+        pretrain(config, tmp_path)
+
+
+def test_windows_that_cannot_be_shared_evenly_are_refused(tiny_run: MakeConfig, tmp_path: Path) -> None:
+    config = tiny_run(train={"batch_windows": 3})
+
+    def refused() -> str:
+        with pytest.raises(ConfigError) as failure:
+            pretrain(config, tmp_path)
+        return str(failure.value)
+
+    assert all("3" in text for text in together(2, refused))
