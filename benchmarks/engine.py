@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,10 +26,11 @@ from headstart import Engine, HeadstartError, SamplingParams, __version__
 from headstart.checkpoint import Checkpoint, open_checkpoint, packaged_model
 from headstart.engine import token_hash
 from headstart.engine.cache import num_pages_for
+from headstart.measure.machine import describe_machine
+from headstart.measure.report import Spread
 from headstart.runtime.native import NativeTrunk, load_trunk
 from headstart.runtime.protocol import Rows
 from headstart.testing.passes import rows_of_one
-from peer_workers.machine import describe_machine
 from prompts import CREATIVE, REPEATING
 
 ROWS = (1, 2, 4, 8, 16, 32)
@@ -46,22 +46,6 @@ FIRST_TOKEN = (
     "engine.generate('The capital of France is', SamplingParams(max_tokens=1))\n"
     "print(time.perf_counter() - started)"
 )
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A figure over its repetitions."""
-
-    median: float
-    lowest: float
-    highest: float
-
-    @staticmethod
-    def of(values: list[float]) -> Spread:
-        return Spread(statistics.median(values), min(values), max(values))
-
-    def __str__(self) -> str:
-        return f"{self.median:.3g} ({self.lowest:.3g} to {self.highest:.3g})"
 
 
 def time_passes(run: Callable[[], object], repeats: int) -> Spread:

@@ -33,7 +33,7 @@ from head_figures.report import print_table
 from head_figures.workload import Question, make_prompt, read_questions
 from headstart.checkpoint import packaged_model
 from headstart.errors import ConfigError, HeadstartError
-from peer_workers.machine import describe_machine
+from headstart.measure.machine import describe_machine
 from peer_workers.process import FOLDER, WorkerFailureError, WorkerProcess
 
 DATA_VARIABLE = "HEADSTART_BENCHMARK_DATA"

@@ -22,8 +22,8 @@ import cyclopts
 
 from headstart.checkpoint.packaged import packaged_model
 from headstart.errors import ConfigError, HeadstartError
+from headstart.measure.machine import describe_machine
 from peer_workers import pairing
-from peer_workers.machine import describe_machine
 from peer_workers.process import FOLDER, UnsupportedCommandError, WorkerFailureError, WorkerProcess
 from peer_workers.report import format_report
 

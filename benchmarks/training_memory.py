@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headstart import __version__
-from peer_workers.machine import describe_machine
+from headstart.measure.machine import describe_machine
 
 if TYPE_CHECKING:
     # only in the children: the parent's memory would count in theirs

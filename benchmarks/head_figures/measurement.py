@@ -20,9 +20,10 @@ from head_figures.acceptance import (
 from head_figures.engines import BATCH, Engines
 from head_figures.report import Figures
 from head_figures.speed import Sides, measure_draft_cost, race_singly, race_together
-from head_figures.workload import CREATIVE_CATEGORIES, Prompt, Question, make_prompt, take_evenly
+from head_figures.workload import CREATIVE_CATEGORIES, Prompt, Question, make_prompt
 from headstart import Engine, SamplingParams
 from headstart.errors import ConfigError
+from headstart.measure.workload import take_evenly
 from peer_workers.pairing import Side
 from prompts import CREATIVE
 

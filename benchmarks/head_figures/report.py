@@ -9,11 +9,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from engine import Spread
 from head_figures.acceptance import Acceptance, Identity
 from head_figures.speed import AUTO, PEER, PLAIN, DraftCost, Race
 from headstart import Engine
 from headstart.decoding.statistics import AcceptanceStatistics
+from headstart.measure.report import Spread
 
 
 @dataclass(slots=True, eq=False)

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine import Spread
 from head_figures.acceptance import Advance, Identity
 from head_figures.workload import Prompt
 from headstart import Engine, SamplingParams
+from headstart.measure.report import Spread
 from peer_workers.pairing import Side
 
 PLAIN, AUTO, PEER = "plain", "auto", "llama.cpp"

@@ -9,12 +9,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from headstart.engine import Tokenizer
 from headstart.errors import ConfigError
-
-Item = TypeVar("Item")
+from headstart.measure.workload import take_evenly
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,13 +92,6 @@ def read_questions(folder: Path, limit: int | None = None) -> list[Question]:
         found = _read_file(folder / file.name, file)
         questions += found if limit is None else take_evenly(found, limit)
     return questions
-
-
-def take_evenly(items: Sequence[Item], count: int) -> list[Item]:
-    """So many of the items, in order, at even distances: files are sorted by category. All, if they are no more."""
-    if count >= len(items):
-        return list(items)
-    return [items[index * len(items) // count] for index in range(count)]
 
 
 def make_prompt(tokenizer: Tokenizer, question: Question, answers: Sequence[str] = ()) -> Prompt:

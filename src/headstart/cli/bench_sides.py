@@ -1,0 +1,97 @@
+"""The sides of a bench, opened: one loaded model for each way of drafting."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from headstart import __version__
+from headstart.checkpoint import open_checkpoint
+from headstart.cli.opening import model_source
+from headstart.cli.progress import progress_bar
+from headstart.engine.loading import EngineParts, load_parts
+from headstart.measure.bench import BenchSettings, Clock, FilledCell, Side, fill_cells, make_engine_sides
+from headstart.measure.bench.engine_side import encode_with
+from headstart.measure.machine import describe_machine
+from headstart.measure.workload import Ask, Prompt
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class OpenedSides:
+    """What a run is made of.
+
+    Attributes:
+        sides: in the order of the settings.
+        filled: cells with their prompts.
+        subject: what a run must not change if it is gone on with.
+        conditions: what is reported beside.
+    """
+
+    sides: Sequence[Side]
+    filled: Sequence[FilledCell]
+    subject: Mapping[str, Any]
+    conditions: Mapping[str, Any]
+
+
+def open_sides(
+    model: str, settings: BenchSettings, prompts: Sequence[Prompt], *, threads: int | None, weights: str, seed: int
+) -> OpenedSides:
+    """Load the model once for each side, and bring the prompts to their lengths.
+
+    Args:
+        model: a file, a folder, a name on the hub, or "smollm2".
+        settings: sides and cells.
+        prompts: what is asked.
+        threads: CPU threads.
+        weights: as in `load_parts`.
+        seed: of the notes that fill prompts.
+
+    Raises:
+        HeadstartError: something cannot be loaded, or does not fit.
+    """
+    source = model_source(model)
+    tokenizer = open_checkpoint(source).tokenizer()
+    encode = encode_with(tokenizer, has_template=tokenizer.chat_template is not None)
+    # before the weights: what does not fit should not wait for them
+    filled = fill_cells(settings.cells, prompts, lambda prompt: len(encode(Ask(prompt=prompt))), seed)
+    parts = {name: _load(source, name, threads, weights) for name in settings.sides}
+    plain = parts[settings.sides[0]]
+    return OpenedSides(
+        sides=make_engine_sides(parts, filled, settings, Clock()),
+        filled=filled,
+        subject={
+            "headstart": __version__,
+            "model": {"name": Path(model).name, "digest": plain.checkpoint.digest(), "weights": weights},
+            "heads": {name: _heads(each) for name, each in parts.items() if each.heads is not None},
+            "threads": plain.trunk.num_threads,
+        },
+        conditions={
+            "machine": {**describe_machine(), "instruction_set": plain.trunk.instruction_set},
+            "date": datetime.now().astimezone().isoformat(timespec="minutes"),
+            "prompts_left_out": {cell.cell.key: cell.num_left_out for cell in filled if cell.num_left_out},
+        },
+    )
+
+
+def _load(source: str, name: str, threads: int | None, weights: str) -> EngineParts:
+    kind, separator, draft_name = name.partition(":")
+    with progress_bar(f"Loading {Path(source).name} for {name}") as show:
+        parts = load_parts(
+            source,
+            draft=f"{kind}{separator}{model_source(draft_name)}",
+            threads=threads,
+            weights=weights,
+            progress=show,
+        )
+    for note in parts.heads.notes if parts.heads is not None else ():
+        print(f"note: {name}: {note}", file=sys.stderr, flush=True)
+    return parts
+
+
+def _heads(parts: EngineParts) -> str:
+    assert parts.heads is not None
+    return str(parts.heads.file.path.name)

@@ -1,0 +1,25 @@
+"""Decoding with and without drafts, measured: the same requests, the sides taking turns, every turn kept."""
+
+from headstart.measure.bench.clock import Clock
+from headstart.measure.bench.engine_side import EngineSide, make_engine_sides
+from headstart.measure.bench.journal import Journal
+from headstart.measure.bench.records import CostSample, PassTally, RequestRecord, Turn
+from headstart.measure.bench.run import Bench, Side
+from headstart.measure.bench.settings import BenchSettings, Cell, FilledCell, fill_cells
+
+__all__ = [
+    "Bench",
+    "BenchSettings",
+    "Cell",
+    "Clock",
+    "CostSample",
+    "EngineSide",
+    "FilledCell",
+    "Journal",
+    "PassTally",
+    "RequestRecord",
+    "Side",
+    "Turn",
+    "fill_cells",
+    "make_engine_sides",
+]

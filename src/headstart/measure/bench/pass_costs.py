@@ -1,0 +1,81 @@
+"""What passes cost where a cell works: with its number of sequences, at its context.
+
+The engine's own curve is of one sequence after a few hundred tokens. Sixteen sequences read sixteen caches, and long
+ones read more, so that a prediction for a cell needs a curve of its own.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+
+from headstart.engine.cache import num_pages_for
+from headstart.measure.bench.clock import Clock
+from headstart.records import SamplingParams
+from headstart.runtime.protocol import Choice, Rows, Trunk
+
+GUESSES = (0, 1, 2, 4, 8, 16)
+"""Of each sequence, in the passes that are timed."""
+
+_REPEATS = 5
+
+
+def time_passes(trunk: Trunk, num_sequences: int, context: int, clock: Clock, max_rows: int = 512) -> dict[int, float]:
+    """Time passes of a few sizes, choices included.
+
+    The mean of some passes counts, not the fastest: what they are held against are sums over requests, in which a
+    machine's slow moments are too.
+
+    Writes to the first pages of the cache: to be called while all pages are free.
+
+    Args:
+        trunk: what to time.
+        num_sequences: that write at once at most. Fewer are timed as well, as the last requests run alone.
+        context: tokens that each looks back on.
+        clock: what to time with.
+        max_rows: rows of a pass at most.
+
+    Returns:
+        Seconds by number of rows.
+    """
+    context = max(0, min(context, trunk.max_context - max(GUESSES) - 1))
+    shapes = [(sequences, 1) for sequences in _powers_below(num_sequences)]
+    shapes += [(num_sequences, 1 + guesses) for guesses in GUESSES if num_sequences * (1 + guesses) <= max_rows]
+    _time_pass(trunk, *shapes[-1], context, clock)  # the first pass pays for what is touched for the first time
+    # sizes in turn, so that a slow moment does not fall on one of them alone
+    seconds = [[_time_pass(trunk, *shape, context, clock) for shape in shapes] for _ in range(_REPEATS)]
+    return {
+        sequences * rows: statistics.fmean(times)
+        for (sequences, rows), times in zip(shapes, zip(*seconds, strict=True), strict=True)
+    }
+
+
+def _powers_below(number: int) -> list[int]:
+    return [1 << exponent for exponent in range((number - 1).bit_length())]
+
+
+def _time_pass(trunk: Trunk, num_sequences: int, rows_each: int, context: int, clock: Clock) -> float:
+    # the context's keys and values need not have been computed to take their time
+    count = num_sequences * rows_each
+    place = np.tile(np.arange(rows_each, dtype=np.int32), num_sequences)
+    order = np.arange(count, dtype=np.int32)
+    num_pages = num_pages_for(context + rows_each)
+    rows = Rows(
+        tokens=order % np.int32(trunk.vocab_size),
+        positions=place + np.int32(context),
+        parents=np.where(place == 0, -1, order - 1).astype(np.int32),
+        sequences=np.repeat(np.arange(num_sequences, dtype=np.int32), rows_each),
+        page_tables=[
+            np.arange(sequence * num_pages, (sequence + 1) * num_pages, dtype=np.int32)
+            for sequence in range(num_sequences)
+        ],
+        committed=np.full(num_sequences, context, dtype=np.int32),
+        wanted=order,
+    )
+    chooser = trunk.make_chooser(SamplingParams(), 0, (0,), ())
+    choices = [Choice(row, chooser, int(rows.positions[row]) + 1, ()) for row in range(count)]
+    started = clock.now()
+    trunk.forward(rows)
+    trunk.choose(choices)
+    return clock.now() - started

@@ -1,0 +1,191 @@
+"""What one turn of a side leaves behind, and its form in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from headstart.decoding.statistics import AcceptanceStatistics
+
+# Times are kept to a microsecond: no clock here is finer, and a run has many.
+_DIGITS = 6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RequestRecord:
+    """One request, as its sender saw it.
+
+    Attributes:
+        name: of the request; the same on every side.
+        category: of its prompt.
+        prompt_tokens: by the tokenizer, or the server's own count.
+        num_tokens: written tokens, likewise.
+        token_hash: of the token ids, or of the text where a server tells no ids.
+        finish_reason: why it ended.
+        first_s: seconds from its coming to its first token.
+        end_s: seconds from its coming to its end.
+        pauses_s: seconds between one arrival of text and the next. Tokens that come together are one arrival.
+        acceptance: what its drafts came to, if the side tells; see `acceptance_counts`.
+        sample: its pieces of text, each with the depth at which it was guessed, 0 for the model's own; only of some.
+    """
+
+    name: str
+    category: str
+    prompt_tokens: int
+    num_tokens: int
+    token_hash: str
+    finish_reason: str
+    first_s: float
+    end_s: float
+    pauses_s: tuple[float, ...]
+    acceptance: Mapping[str, Any] | None = None
+    sample: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def writing_s(self) -> float:
+        """Seconds from the first token to the last."""
+        return self.end_s - self.first_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassTally:
+    """Passes of one shape, in which no prompt was read.
+
+    Attributes:
+        sequences: that wrote in the pass.
+        drafted: rows of guesses.
+        passes: how many there were.
+        tokens: written in them.
+        seconds: that they took, drafting and all other work of the engine included.
+    """
+
+    sequences: int
+    drafted: int
+    passes: int
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """One side, once through one group of requests.
+
+    Attributes:
+        cell: key of the load and context.
+        side: who wrote.
+        repeat: 0, 1, ...
+        group: which of the requests.
+        seconds: from the first request's coming to the last one's end.
+        requests: in the order of their ends.
+        passes: the trunk's, if the side tells.
+        draft_s: seconds of drafting in those passes.
+    """
+
+    cell: str
+    side: str
+    repeat: int
+    group: str
+    seconds: float
+    requests: tuple[RequestRecord, ...]
+    passes: tuple[PassTally, ...] = ()
+    draft_s: float = 0.0
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that were written."""
+        return sum(request.num_tokens for request in self.requests)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data, times rounded."""
+        return {"kind": "turn", **_rounded(asdict(self))}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Turn:
+        """From what `to_json` gave."""
+        fields = {key: value for key, value in data.items() if key != "kind"}
+        fields["requests"] = tuple(_request(request) for request in data["requests"])
+        fields["passes"] = tuple(PassTally(**tally) for tally in data["passes"])
+        return cls(**fields)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CostSample:
+    """What passes took at one moment, outside of all requests.
+
+    Attributes:
+        cell: key of the load and context.
+        side: whose trunk.
+        repeat: in which it was timed.
+        context: tokens that each sequence looked back on.
+        seconds: by number of rows.
+    """
+
+    cell: str
+    side: str
+    repeat: int
+    context: int
+    seconds: Mapping[int, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"kind": "cost", **asdict(self), "seconds": {str(rows): time for rows, time in self.seconds.items()}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CostSample:
+        """From what `to_json` gave."""
+        fields = {key: value for key, value in data.items() if key != "kind"}
+        fields["seconds"] = {int(rows): time for rows, time in data["seconds"].items()}
+        return cls(**fields)
+
+
+_COUNTS = ("rounds", "tokens", "drafted", "accepted")
+_BY_DEPTH = ("drafted_by_depth", "reached_by_depth", "accepted_by_depth")
+_BY_DRAFTER = ("drafted_by_drafter", "accepted_by_drafter")
+
+
+def acceptance_counts(source: object, num_tokens: int) -> dict[str, Any]:
+    """The counts of a completion as plain data.
+
+    Args:
+        source: `headstart.records.Completion`.
+        num_tokens: that it wrote.
+    """
+    counts: dict[str, Any] = {name: getattr(source, name) for name in _COUNTS if name != "tokens"}
+    counts["tokens"] = num_tokens
+    counts |= {name: list(getattr(source, name)) for name in _BY_DEPTH}
+    return counts | {name: dict(getattr(source, name)) for name in _BY_DRAFTER}
+
+
+def acceptance_of(requests: Iterable[RequestRecord]) -> AcceptanceStatistics | None:
+    """The counts of several requests together; `None` if none of them has any."""
+    total = AcceptanceStatistics()
+    found = False
+    for request in requests:
+        if request.acceptance is None:
+            continue
+        found = True
+        one = AcceptanceStatistics()
+        for name in _COUNTS:
+            setattr(one, name, request.acceptance[name])
+        for name in _BY_DEPTH:
+            setattr(one, name, list(request.acceptance[name]))
+        for name in _BY_DRAFTER:
+            getattr(one, name).update(request.acceptance[name])
+        total.merge(one)
+    return total if found else None
+
+
+def _request(data: Mapping[str, Any]) -> RequestRecord:
+    sample = tuple((text, depth) for text, depth in data["sample"])
+    return RequestRecord(**{**data, "pauses_s": tuple(data["pauses_s"]), "sample": sample})
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, _DIGITS)
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    return value

@@ -1,0 +1,107 @@
+"""The speed-up that measured costs and acceptance predict, beside the one that was measured while decoding.
+
+    predicted = tau / (v + c)
+
+With N sequences in a pass, C(N) stands for C(1): v is the time of the passes that checked guesses over that of plain
+passes of the same sequences, c the time of drafting over the same, and tau the tokens that each sequence got of a pass.
+The costs are timed apart from the requests; of the requests only rows, tokens and drafting time are taken. Passes that
+read a prompt are no part of either speed-up.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headstart.decoding.cost_curve import CostCurve
+from headstart.measure.bench.records import CostSample, PassTally, Turn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prediction:
+    """A predicted speed-up and its parts.
+
+    Attributes:
+        mean_acceptance_length: tau.
+        check_cost: v.
+        draft_cost: c.
+        predicted: tau / (v + c).
+        measured: while decoding, by the engine's own passes.
+    """
+
+    mean_acceptance_length: float
+    check_cost: float
+    draft_cost: float
+    predicted: float
+    measured: float
+
+    @property
+    def break_even_length(self) -> float:
+        """The mean acceptance length at which drafting neither gains nor loses."""
+        return self.check_cost + self.draft_cost
+
+
+def cost_curve(samples: Iterable[CostSample]) -> CostCurve | None:
+    """The medians of what passes took; `None` if none were timed."""
+    seconds: dict[int, list[float]] = defaultdict(list)
+    for sample in samples:
+        for rows, time_s in sample.seconds.items():
+            seconds[rows].append(time_s)
+    if not seconds:
+        return None
+    return CostCurve({rows: statistics.median(times) for rows, times in seconds.items()})
+
+
+def predict(
+    plain_turns: Sequence[Turn], turns: Sequence[Turn], plain_costs: CostCurve, costs: CostCurve
+) -> Prediction | None:
+    """Predict from passes.
+
+    Args:
+        plain_turns: of plain decoding.
+        turns: of the side that drafts, on the same requests.
+        plain_costs: of the plain side's trunk.
+        costs: of the drafting side's, which may keep more for its heads.
+
+    Returns:
+        `None` if a side does not tell its passes.
+    """
+    tallies = [tally for turn in turns for tally in turn.passes]
+    plain_pass_s = _seconds_by_sequences(tally for turn in plain_turns for tally in turn.passes)
+    if not tallies or not plain_pass_s:
+        return None
+    plain_s = sum(tally.passes * plain_costs.cost(tally.sequences) for tally in tallies)
+    check_s = sum(tally.passes * costs.cost(tally.sequences + tally.drafted) for tally in tallies)
+    draft_s = sum(turn.draft_s for turn in turns)
+    # the plain passes that would write as much: each gives one token to each sequence
+    spared_s = sum(_plain_passes(tally) * plain_costs.cost(tally.sequences) for tally in tallies)
+    measured_plain_s = sum(_plain_passes(tally) * _nearest(plain_pass_s, tally.sequences) for tally in tallies)
+    tau, check_cost, draft_cost = spared_s / plain_s, check_s / plain_s, draft_s / plain_s
+    return Prediction(
+        mean_acceptance_length=tau,
+        check_cost=check_cost,
+        draft_cost=draft_cost,
+        predicted=tau / (check_cost + draft_cost),
+        measured=measured_plain_s / sum(tally.seconds for tally in tallies),
+    )
+
+
+def _plain_passes(tally: PassTally) -> float:
+    return tally.tokens / tally.sequences
+
+
+def _seconds_by_sequences(tallies: Iterable[PassTally]) -> dict[int, float]:
+    """Mean seconds of a plain pass, by the sequences in it."""
+    passes: dict[int, int] = defaultdict(int)
+    seconds: dict[int, float] = defaultdict(float)
+    for tally in tallies:
+        passes[tally.sequences] += tally.passes
+        seconds[tally.sequences] += tally.seconds
+    return {sequences: seconds[sequences] / count for sequences, count in passes.items()}
+
+
+def _nearest(seconds: dict[int, float], sequences: int) -> float:
+    """Of so many sequences, or the nearest number that was seen: drafted texts do not end in step with plain ones."""
+    return seconds[min(seconds, key=lambda seen: (abs(seen - sequences), seen))]
