@@ -12,6 +12,7 @@ from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from headstart import __version__
 from headstart.cli import status
+from headstart.cli.bench import bench
 from headstart.cli.chat import chat
 from headstart.cli.data import data
 from headstart.cli.demo import demo
@@ -34,6 +35,7 @@ VERBS: dict[str, Callable[..., int | None]] = {
     "demo": demo,
     "doctor": doctor,
     "graft": graft,
+    "bench": bench,
     "inspect": inspect,
     "plan": plan,
     "data": data,
