@@ -170,7 +170,7 @@ def _tokens(logprobs: Mapping[str, Any] | None, token_ids: list[int] | None) -> 
         texts = logprobs["tokens"] or ()
         tops = logprobs.get("top_logprobs") or [None] * len(texts)
         entries = [
-            ServerToken(text, _id_in(text), logprob, _ranked((top or {}).items()))
+            ServerToken(text, id_in(text), logprob, _ranked((top or {}).items()))
             for text, logprob, top in zip(texts, logprobs["token_logprobs"], tops, strict=True)
         ]
     if token_ids and len(token_ids) == len(entries):
@@ -184,14 +184,15 @@ def _tokens(logprobs: Mapping[str, Any] | None, token_ids: list[int] | None) -> 
 def _entry(entry: Mapping[str, Any]) -> ServerToken:
     top = _ranked((other["token"], other["logprob"]) for other in entry.get("top_logprobs") or ())
     text = entry["token"]
-    return ServerToken(text, entry.get("id", _id_in(text)), entry["logprob"], top)
+    return ServerToken(text, entry.get("id", id_in(text)), entry["logprob"], top)
 
 
 def _ranked(pairs: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
     return tuple(sorted(((text, float(logprob)) for text, logprob in pairs), key=lambda pair: -pair[1]))
 
 
-def _id_in(text: str) -> int | None:
+def id_in(text: str) -> int | None:
+    """The id in "token_id:N", if a token's text is that."""
     number = text.removeprefix(_ID_PREFIX)
     return int(number) if number != text and number.isdecimal() else None
 

@@ -1,0 +1,13 @@
+"""The certificate of losslessness: is what an engine or a server writes what the model alone would write?"""
+
+from headstart.measure.check.certificate import Certificate, prompts_document, verify_document
+from headstart.measure.check.server_check import ServerCheckConfig, check_against_model, check_against_server
+
+__all__ = [
+    "Certificate",
+    "ServerCheckConfig",
+    "check_against_model",
+    "check_against_server",
+    "prompts_document",
+    "verify_document",
+]

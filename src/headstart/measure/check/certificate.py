@@ -1,0 +1,105 @@
+"""The outcome of a check as a document: what was tested, with which settings, and a digest over all of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+import headstart
+from headstart.errors import CheckpointError
+from headstart.measure.check.faults import Fault, root_faults
+from headstart.measure.check.findings import Finding
+
+SCHEMA = "headstart.check/1"
+_DIGEST = "digest"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Certificate:
+    """What a check came to.
+
+    Attributes:
+        subject: what was checked: the model's name or the server's address.
+        findings: all tests.
+        context: model, prompts, settings: what one needs to do the same again.
+        made_at: date and time, as text.
+    """
+
+    subject: str
+    findings: tuple[Finding, ...]
+    context: Mapping[str, Any]
+    made_at: str
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What is wrong; consequences of other faults are left out."""
+        return root_faults(fault for finding in self.findings for fault in finding.faults)
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was found wrong."""
+        return not self.faults
+
+    @property
+    def sentence(self) -> str:
+        """The verdict."""
+        if self.faults:
+            others = "" if len(self.faults) == 1 else f", and {', '.join(fault.kind for fault in self.faults[1:])}"
+            return f"BROKEN: {self.faults[0].kind}{others}. {self.faults[0].evidence}"
+        untested = [finding.test for finding in self.findings if finding.outcome == "not tested"]
+        if untested:
+            return f"exact, as far as could be tested; not tested: {', '.join(untested)}."
+        return f"exact: {len(self.findings)} tests found nothing wrong."
+
+    def to_json(self) -> dict[str, Any]:
+        """The document, with its digest.
+
+        The digest is the SHA-256 of the document without it, written as JSON with sorted keys and without spaces.
+        It shows that nothing was changed since, not who made it.
+        """
+        document = {
+            "schema": SCHEMA,
+            "subject": self.subject,
+            "made_at": self.made_at,
+            "verdict": "exact" if self.exact else "broken",
+            "fault": None if self.exact else self.faults[0].kind,
+            "faults": [fault.to_json() for fault in self.faults],
+            "sentence": self.sentence,
+            "tests": [finding.to_json() for finding in self.findings],
+            **self.context,
+            "versions": {
+                "headstart": headstart.__version__,
+                "python": platform.python_version(),
+                "numpy": numpy.__version__,
+            },
+        }
+        return {**document, _DIGEST: _digest(document)}
+
+
+def verify_document(document: Mapping[str, Any]) -> None:
+    """See whether a certificate is as it was made.
+
+    Raises:
+        CheckpointError: it is none, or was changed.
+    """
+    if document.get("schema") != SCHEMA or not isinstance(document.get(_DIGEST), str):
+        raise CheckpointError(f"This is no certificate of the form {SCHEMA}. Give a file that `headstart check` wrote.")
+    content = {name: value for name, value in document.items() if name != _DIGEST}
+    if _digest(content) != document[_DIGEST]:
+        raise CheckpointError("The certificate was changed after it was made: its digest is another. Check again.")
+
+
+def prompts_document(prompts: Sequence[str]) -> dict[str, Any]:
+    """How many prompts, and a fingerprint of them."""
+    return {"num": len(prompts), "sha256": hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest()}
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,188 @@
+"""Bets against a server's samples: evidence that may be looked at after every draw.
+
+The test of a distribution is a game. Before each token we say which distribution we would bet on instead of the
+model's; our fortune is then multiplied by the ratio of the two probabilities of the token that came. If tokens are
+drawn from the model, each factor is 1 on average, whatever we bet on, so the fortune ever exceeds 1 / a with
+probability a at most (Ville's inequality). Hence it may be watched, and the game stopped as soon as it is clear,
+without a correction for looking often; and several bets may share a fortune. The fortune is the evidence: its
+logarithm grows by the Kullback-Leibler divergence a draw, if what is bet on is the truth.
+
+Source: Shafer, Testing by betting (2021); Grünwald, de Heide, Koolen, Safe testing (2024).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+ARGMAX = "argmax"
+_LIKELIEST_SHARE = 0.9
+_SHARPNESS = (0.5, 0.75, 1.33, 2.0)
+_BINS = 8
+_CONTEXT_WEIGHT = 4.0
+
+
+class LawEvidence:
+    """Evidence that tokens do not have the distributions that are known exactly.
+
+    What is bet on: mostly the likeliest token; flatter and sharper distributions; ranks that came too often before;
+    tokens that came too often before at the same place of the same text.
+    """
+
+    def __init__(self, deviation: float = 0.0, seed: int = 0) -> None:
+        """Nothing was drawn yet.
+
+        Args:
+            deviation: of the server's log-probabilities from ours by rounding. A bet could win deviation**2 / 2 a draw
+                by learning them; twice that is taken off.
+            seed: of the positions of tokens within a bin.
+        """
+        self._discount = deviation * deviation
+        self._random = random.Random(seed)
+        self._wealth: dict[str, float] = defaultdict(float)
+        self._bins = np.zeros(_BINS)
+        self._seen: dict[Hashable, Counter[int]] = defaultdict(Counter)
+        self.num_draws = 0
+
+    def add(self, context: Hashable, log_probabilities: NDArray[np.float64], token: int) -> None:
+        """Play one token.
+
+        Args:
+            context: names the text before it.
+            log_probabilities: [V], the model's.
+            token: what the server drew.
+        """
+        self.num_draws += 1
+        own = float(log_probabilities[token])
+        if own < -80.0:  # never drawn; a finite bet keeps the sum finite
+            own = -80.0
+        own_share = math.exp(own)
+        hit = float(token == int(log_probabilities.argmax()))
+        gains = {ARGMAX: math.log((1.0 - _LIKELIEST_SHARE) + _LIKELIEST_SHARE * hit / own_share)}
+        for power in _SHARPNESS:
+            normaliser = math.log(float(np.exp(power * log_probabilities).sum()))
+            gains[f"sharpness {power}"] = (power - 1.0) * own - normaliser
+        gains["rank"] = self._rank_gain(log_probabilities, token, own_share)
+        seen = self._seen[context]
+        total = seen.total()
+        gains["context"] = math.log((_CONTEXT_WEIGHT + seen[token] / own_share) / (_CONTEXT_WEIGHT + total))
+        seen[token] += 1
+        for bet, gain in gains.items():
+            self._wealth[bet] += gain - self._discount
+
+    def _rank_gain(self, log_probabilities: NDArray[np.float64], token: int, own_share: float) -> float:
+        """From where the token lies in [0, 1), tokens laid out by probability, the likeliest first."""
+        before = float(np.exp(log_probabilities[log_probabilities > log_probabilities[token]]).sum())
+        place = min(int((before + self._random.random() * own_share) * _BINS), _BINS - 1)
+        gain = math.log((1.0 + self._bins[place]) * _BINS / (_BINS + self._bins.sum()))
+        self._bins[place] += 1
+        return gain
+
+    @property
+    def log_evidence(self) -> float:
+        """Natural logarithm of the fortune, the mean of all bets."""
+        return log_mean_exp(self._wealth.values()) if self._wealth else 0.0
+
+    @property
+    def best_bet(self) -> str:
+        """The bet that won most."""
+        return max(self._wealth, key=self._wealth.__getitem__, default="none")
+
+    @property
+    def detectable(self) -> float:
+        """Nats a draw from which on a difference in sharpness would have been found, for a fortune of 1."""
+        return self._discount + math.log(len(self._wealth) or 1) / max(self.num_draws, 1)
+
+
+class PairEvidence:
+    """Evidence that two servers draw from different distributions, neither of which is known.
+
+    Draws at the same place of the same text are paired, one of each server. If the distributions are equal, either
+    of the two could as well have come from the other; the bet is on which came from where.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was drawn yet."""
+        self._waiting: tuple[dict[Hashable, list[Hashable]], ...] = (defaultdict(list), defaultdict(list))
+        self._counts: dict[Hashable, tuple[Counter[Hashable], Counter[Hashable]]] = defaultdict(
+            lambda: (Counter(), Counter())
+        )
+        self._wealth = {"context": 0.0, "rank": 0.0}
+        self._ranks: dict[tuple[Hashable, Hashable], int] = {}
+        self.num_draws = 0
+
+    def add(self, side: int, context: Hashable, token: Hashable, rank: int) -> None:
+        """Play one token, if the other server has one to pair with it.
+
+        Args:
+            side: 0 or 1, whose it is.
+            context: names the text before it.
+            token: what was drawn.
+            rank: of the token, by a list of the likeliest that is the same for both sides.
+        """
+        self._ranks.setdefault((context, token), rank)
+        self._waiting[side][context].append(token)
+        first, second = (waiting[context] for waiting in self._waiting)
+        if first and second:
+            self.num_draws += 1
+            ours, theirs = first.pop(0), second.pop(0)
+            self._wealth["context"] += self._gain(context, ours, theirs)
+            self._wealth["rank"] += self._gain("rank", self._ranks[context, ours], self._ranks[context, theirs])
+
+    def _gain(self, key: Hashable, ours: Hashable, theirs: Hashable) -> float:
+        own, other = self._counts[key]
+        as_seen = (own[ours] + 0.5) * (other[theirs] + 0.5)
+        swapped = (own[theirs] + 0.5) * (other[ours] + 0.5)
+        own[ours] += 1
+        other[theirs] += 1
+        return math.log(2.0 * as_seen / (as_seen + swapped))
+
+    @property
+    def log_evidence(self) -> float:
+        """Natural logarithm of the fortune."""
+        return log_mean_exp(self._wealth.values())
+
+
+class RepeatEvidence:
+    """Evidence that texts which should be independent are copies of one another."""
+
+    def __init__(self) -> None:
+        """No text yet."""
+        self._log_wealth = 0.0
+        self._earlier: dict[Hashable, float] = {}
+        self.num_repeats = 0
+
+    def add(self, text: Hashable, log_probability: float) -> bool:
+        """Play one text; half of the fortune is bet on its being one of the earlier.
+
+        Args:
+            text: what was drawn.
+            log_probability: of the whole text, by the model.
+
+        Returns:
+            Whether it came before.
+        """
+        repeated = text in self._earlier
+        if self._earlier:
+            chance = min(sum(math.exp(value) for value in self._earlier.values()), 1.0)
+            self._log_wealth += math.log(0.5 + 0.5 * (repeated / max(chance, 1e-30)))
+        self.num_repeats += repeated
+        self._earlier.setdefault(text, log_probability)
+        return repeated
+
+    @property
+    def log_evidence(self) -> float:
+        """Natural logarithm of the fortune."""
+        return self._log_wealth
+
+
+def log_mean_exp(values: Iterable[float]) -> float:
+    """Logarithm of the mean of exponentials."""
+    listed: Sequence[float] = list(values)
+    highest = max(listed)
+    return highest + math.log(math.fsum(math.exp(value - highest) for value in listed) / len(listed))

@@ -1,0 +1,137 @@
+"""Greedy answers: is every token the model's choice, or tied with it?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headstart.measure.check.answers import Answer, Asker
+from headstart.measure.check.departures import Departure, Walk
+from headstart.measure.check.faults import Fault, FaultKind
+from headstart.measure.check.findings import Finding
+from headstart.measure.check.reference import FreshComparison, Prompt, Reference
+from headstart.measure.check.tolerance import Tolerance, find_tolerance
+
+_MAX_LISTED = 50
+# Parts of an answer after which the server is asked afresh.
+_FRESH_CUTS = (0.0, 0.3, 0.6)
+_KINDS: dict[str, FaultKind] = {
+    "lost": "token lost after a rejection",
+    "near-miss": "near-miss accepted",
+    "other": "stale cache row",
+}
+
+
+def compare_fresh(
+    asker: Asker,
+    reference: Reference,
+    prompts: Sequence[Prompt],
+    answers: Sequence[Answer],
+    *,
+    num_layers: int,
+    false_alarm: float,
+) -> tuple[Tolerance, Finding]:
+    """Find how far the server's logits are from the reference's where no draft has a part in them.
+
+    Args:
+        asker: the server.
+        reference: what is right.
+        prompts: what was asked.
+        answers: greedy ones.
+        num_layers: of the model.
+        false_alarm: probability that rounding is taken for a fault anywhere in the run.
+    """
+    fresh = FreshComparison()
+    for prompt, answer in zip(prompts, answers, strict=True):
+        tokens = answer.tokens or ()
+        for cut in sorted({int(share * len(tokens)) for share in _FRESH_CUTS}):
+            reference.compare_fresh(asker, prompt, tokens[:cut], fresh)
+    num_places = sum(len(answer.tokens or ()) + 1 for answer in answers) + len(fresh.margins)
+    tolerance = find_tolerance(
+        fresh.errors,
+        logit_spread=fresh.spread,
+        num_layers=num_layers,
+        num_places=num_places,
+        false_alarm=false_alarm,
+    )
+    figures = {**tolerance.to_json(), "num_answers": len(fresh.margins), "worst_margin": max(fresh.margins, default=0)}
+    faults: list[Fault] = []
+    if not tolerance.is_same_model:
+        evidence = (
+            f"Where nothing was drafted, log-probabilities differ by {tolerance.deviation:.3g} nats (standard "
+            f"deviation), more than 16-bit arithmetic explains. Other weights, or another template or quantisation?"
+        )
+        faults.append(Fault(kind="other logits", evidence=evidence))
+    wrong = [margin for margin in fresh.margins if margin > tolerance.margin]
+    if wrong and not faults:
+        evidence = (
+            f"{len(wrong)} of {len(fresh.margins)} first tokens are not the model's choice, by up to {max(wrong):.3g} "
+            f"nats; {tolerance.margin:.3g} would be a tie."
+        )
+        faults.append(Fault(kind="other logits", evidence=evidence))
+    untested = None if fresh.margins else "The server tells no tokens that can be compared."
+    return tolerance, Finding(test="fresh answers", figures=figures, faults=tuple(faults), untested=untested)
+
+
+def judge_greedy(
+    reference: Reference, prompts: Sequence[Prompt], answers: Sequence[Answer], max_tokens: int, tolerance: Tolerance
+) -> Finding:
+    """Examine every greedy answer, place by place.
+
+    Args:
+        reference: what is right.
+        prompts: what was asked.
+        answers: what came.
+        max_tokens: that were asked for.
+        tolerance: what is a tie.
+    """
+    walks = [
+        reference.walk(prompt, answer, max_tokens, tolerance, number)
+        for number, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
+        if answer.tokens is not None
+    ]
+    departures = [departure for walk in walks for departure in walk.departures]
+    figures = {
+        "num_answers": len(walks),
+        "num_places": sum(walk.num_places for walk in walks),
+        "num_unread": sum(not answer.is_whole for answer in answers),
+        "num_deviating": sum(walk.num_deviating for walk in walks),
+        "num_ties": sum(departure.kind == "tie" for departure in departures),
+        "num_broken": sum(departure.kind != "tie" for departure in departures),
+        "departures": [departure.to_json() for departure in departures[:_MAX_LISTED]],
+    }
+    untested = None if walks else "The server tells neither token ids nor log-probabilities, so tokens are not known."
+    return Finding(test="greedy", figures=figures, faults=_faults(walks, departures, tolerance), untested=untested)
+
+
+def _faults(walks: Sequence[Walk], departures: Sequence[Departure], tolerance: Tolerance) -> tuple[Fault, ...]:
+    by_kind: dict[str, list[Departure]] = {kind: [] for kind in _KINDS}
+    for departure in departures:
+        if departure.kind != "tie":
+            by_kind[departure.kind].append(departure)
+    faults = [
+        Fault(kind=_KINDS[kind], evidence=_evidence(kind, listed, tolerance))
+        for kind, listed in by_kind.items()
+        if listed
+    ]
+    num_deviating = sum(walk.num_deviating for walk in walks)
+    if num_deviating and not by_kind["other"] and not by_kind["lost"]:
+        evidence = (
+            f"At {num_deviating} places the server's log-probabilities are not the model's, though its first ones are: "
+            "they depend on how the text was written."
+        )
+        faults.append(Fault(kind="stale cache row", evidence=evidence))
+    return tuple(faults)
+
+
+def _evidence(kind: str, departures: Sequence[Departure], tolerance: Tolerance) -> str:
+    first = departures[0]
+    where = (
+        f"{len(departures)} times, first in answer {first.prompt} at token {first.position}: {first.server_token!r} "
+        f"instead of {first.model_token!r}, {first.margin:.3g} nats likelier (a tie is within {tolerance.margin:.3g})"
+    )
+    told = {
+        "lost": "The model's choice is missing and the text goes on after it",
+        "near-miss": "A token was written that is not the likeliest",
+        "other": "A token was written that is not the likeliest, from log-probabilities that are not the model's",
+    }
+    return f"{told[kind]}: {where}."

@@ -1,0 +1,284 @@
+"""What a server is held to: the model's own law, or another server that decodes plainly."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headstart.engine.text import Tokenizer
+from headstart.measure.check.answers import Answer, Asker, Token
+from headstart.measure.check.departures import Walk, compare_by_plain, walk_by_law
+from headstart.measure.check.evidence import ARGMAX, LawEvidence, PairEvidence
+from headstart.measure.check.tolerance import Tolerance, pair_errors
+from headstart.measure.check.trunk_law import TrunkLaw
+
+Prompt = str | tuple[int, ...]
+
+# Where the full logits are not seen, what those of language models usually spread.
+_USUAL_SPREAD = 3.0
+# A server that takes the likeliest token nearly always, and loses hardly any bet on it.
+_ARGMAX_SHARE = 0.97
+
+
+@dataclass(kw_only=True, slots=True)
+class FreshComparison:
+    """What a server says when the text so far is new to it, so that no draft had a part in it.
+
+    Attributes:
+        errors: of differences of log-probabilities, theirs and ours.
+        margins: by how much its token was less likely than the likeliest, in nats.
+        spread: standard deviation of logits.
+    """
+
+    errors: list[float] = field(default_factory=list)
+    margins: list[float] = field(default_factory=list)
+    spread: float = _USUAL_SPREAD
+
+
+class SampleTest(Protocol):
+    """Evidence about drawn texts, which grows with each."""
+
+    @property
+    def num_draws(self) -> int:
+        """Tokens that count."""
+
+    def add(self, prompt: Prompt, seed: int, answer: Answer) -> None:
+        """One drawn text."""
+
+    @property
+    def log_evidence(self) -> float:
+        """Natural logarithm of the evidence against the server."""
+
+    @property
+    def is_argmax(self) -> bool:
+        """Whether the evidence is that the likeliest token is taken."""
+
+
+class Reference(Protocol):
+    """What is right."""
+
+    def prompt(self, text: str) -> Prompt:
+        """A text in the form in which servers are asked."""
+
+    def compare_fresh(self, asker: Asker, prompt: Prompt, written: Sequence[Token], into: FreshComparison) -> None:
+        """Ask the server for one token after a text, and compare."""
+
+    def walk(self, prompt: Prompt, answer: Answer, max_tokens: int, tolerance: Tolerance, number: int) -> Walk:
+        """Compare a greedy answer."""
+
+    def log_probability(self, prompt: Prompt, answer: Answer) -> float | None:
+        """Of an answer drawn at temperature 1, at most; `None` if it cannot be known."""
+
+    def takes_likeliest(self, prompt: Prompt, answer: Answer, tolerance: Tolerance) -> bool:
+        """Whether all tokens after the first are the likeliest."""
+
+    def sample_test(self, max_tokens: int, deviation: float) -> SampleTest:
+        """A test of the distribution of drawn texts."""
+
+
+class LawReference:
+    """The model itself, run here."""
+
+    def __init__(self, law: TrunkLaw, tokenizer: Tokenizer, unreadable: Callable[[], Sequence[int]]) -> None:
+        """Take a model.
+
+        Args:
+            law: the model.
+            tokenizer: its vocabulary.
+            unreadable: ids that the server cannot name; asked when a distribution is first compared.
+        """
+        self._law = law
+        self._tokenizer = tokenizer
+        self._unreadable = unreadable
+
+    def prompt(self, text: str) -> Prompt:
+        """Its ids."""
+        return tuple(self._tokenizer.encode(text))
+
+    def compare_fresh(self, asker: Asker, prompt: Prompt, written: Sequence[Token], into: FreshComparison) -> None:
+        """See `Reference`."""
+        text = _ids((*prompt, *written))
+        answer = asker.ask(text, 1)
+        row = self._law.after(text)[0]
+        into.spread = float(np.std(row[np.isfinite(row)]))
+        if not answer.tokens:
+            return
+        (token,) = _ids(answer.tokens[:1])
+        into.margins.append(float(row.max() - row[token]))
+        if answer.tops:
+            top = [(candidate, value) for candidate, value in answer.tops[0] if isinstance(candidate, int)]
+            into.errors += pair_errors(top, [float(row[candidate]) for candidate, _ in top])
+
+    def walk(self, prompt: Prompt, answer: Answer, max_tokens: int, tolerance: Tolerance, number: int) -> Walk:
+        """See `Reference`; the answer is followed through all its departures."""
+        return walk_by_law(self._law, _ids(prompt), answer, self._tokenizer.end_ids, tolerance, number)
+
+    def log_probability(self, prompt: Prompt, answer: Answer) -> float | None:
+        """See `Reference`."""
+        if answer.tokens is None:
+            return None
+        return sum(float(row[token]) for row, token in self._rows(prompt, answer))
+
+    def takes_likeliest(self, prompt: Prompt, answer: Answer, tolerance: Tolerance) -> bool:
+        """See `Reference`."""
+        rows = self._rows(prompt, answer)[1:]
+        return bool(rows) and all(row.max() - row[token] <= tolerance.margin for row, token in rows)
+
+    def sample_test(self, max_tokens: int, deviation: float) -> SampleTest:
+        """See `Reference`; against the exact probabilities."""
+        return _LawSamples(self._draws, LawEvidence(deviation))
+
+    def _rows(self, prompt: Prompt, answer: Answer) -> list[tuple[NDArray[np.float64], int]]:
+        tokens = _ids(answer.tokens or ())
+        if not tokens:
+            return []
+        return list(zip(self._law.after([*_ids(prompt), *tokens[:-1]], len(tokens)), tokens, strict=True))
+
+    def _draws(self, prompt: Prompt, answer: Answer) -> list[tuple[NDArray[np.float64], int]]:
+        """Distributions and what was drawn from them; tokens that look alike to us are one."""
+        tokens = _ids(answer.tokens or ())
+        ends, unreadable = self._tokenizer.end_ids, self._unreadable()
+        if not answer.is_whole and unreadable:
+            tokens.append(unreadable[0])
+        elif answer.ended and ends:
+            tokens.append(ends[0])
+        if not tokens:
+            return []
+        rows = self._law.after([*_ids(prompt), *tokens[:-1]], len(tokens))
+        for group in (ends, unreadable):
+            inside = [token for token in group if token < self._law.vocab_size]
+            if len(inside) > 1:
+                joined = np.logaddexp.reduce(rows[:, inside], axis=1)
+                rows[:, inside] = -np.inf
+                rows[:, inside[0]] = joined
+        return list(zip(rows, tokens, strict=True))
+
+
+class _LawSamples:
+    """Drawn texts, each token a bet at known odds."""
+
+    def __init__(
+        self, draws: Callable[[Prompt, Answer], list[tuple[NDArray[np.float64], int]]], evidence: LawEvidence
+    ) -> None:
+        self._draws = draws
+        self._evidence = evidence
+        self._num_later = self._num_likeliest = 0
+
+    @property
+    def num_draws(self) -> int:
+        return self._evidence.num_draws
+
+    def add(self, prompt: Prompt, seed: int, answer: Answer) -> None:
+        context: tuple[object, ...] = (prompt,)
+        for place, (row, token) in enumerate(self._draws(prompt, answer)):
+            self._evidence.add(context, row, token)
+            context = (*context, token)
+            if place:  # the first token comes of the prompt's pass, in which nothing is drafted
+                self._num_later += 1
+                self._num_likeliest += token == int(row.argmax())
+
+    @property
+    def log_evidence(self) -> float:
+        return self._evidence.log_evidence
+
+    @property
+    def is_argmax(self) -> bool:
+        return self._evidence.best_bet == ARGMAX and self._num_likeliest >= _ARGMAX_SHARE * self._num_later
+
+
+class PlainReference:
+    """A server that decodes plainly; only its answers are known."""
+
+    def __init__(self, asker: Asker) -> None:
+        """Take a server."""
+        self._asker = asker
+        self._plain: dict[Prompt, Answer] = {}
+
+    def prompt(self, text: str) -> Prompt:
+        """The text."""
+        return text
+
+    def compare_fresh(self, asker: Asker, prompt: Prompt, written: Sequence[Token], into: FreshComparison) -> None:
+        """See `Reference`; both servers are asked."""
+        text = str(prompt) + "".join(map(str, written))
+        if "\ufffd" in text:
+            return  # a part of a character, which a text cannot end with
+        answer, plain = asker.ask(text, 1), self._asker.ask(text, 1)
+        if not answer.tokens or not plain.tokens or not plain.tops or not plain.tops[0]:
+            return
+        said = dict(plain.tops[0])
+        least = min(said.values())
+        into.margins.append(plain.tops[0][0][1] - said.get(answer.tokens[0], least))
+        if answer.tops:
+            top = [(candidate, value) for candidate, value in answer.tops[0] if candidate in said]
+            into.errors += pair_errors(top, [said[candidate] for candidate, _ in top])
+
+    def walk(self, prompt: Prompt, answer: Answer, max_tokens: int, tolerance: Tolerance, number: int) -> Walk:
+        """See `Reference`; the two are compared up to where they part."""
+        if prompt not in self._plain:
+            self._plain[prompt] = self._asker.ask(prompt, max_tokens)
+        return compare_by_plain(self._plain[prompt], answer, tolerance, number)
+
+    def log_probability(self, prompt: Prompt, answer: Answer) -> float | None:
+        """See `Reference`; by the server's own word."""
+        if not answer.tokens or any(map(math.isnan, answer.logprobs)):
+            return None
+        return sum(answer.logprobs)
+
+    def takes_likeliest(self, prompt: Prompt, answer: Answer, tolerance: Tolerance) -> bool:
+        """See `Reference`; by the server's own word."""
+        places = list(zip(answer.best_logprobs, answer.logprobs, strict=True))[1:]
+        return bool(places) and all(best - own <= tolerance.margin for best, own in places)
+
+    def sample_test(self, max_tokens: int, deviation: float) -> SampleTest:
+        """See `Reference`; as many texts are drawn from the plain server."""
+        return _PairSamples(self._asker, max_tokens)
+
+
+class _PairSamples:
+    """Texts drawn from two servers, paired where they begin alike."""
+
+    def __init__(self, plain: Asker, max_tokens: int) -> None:
+        self._plain = plain
+        self._max_tokens = max_tokens
+        self._evidence = PairEvidence()
+        self._shares: tuple[list[bool], list[bool]] = ([], [])
+        self._likeliest: dict[tuple[object, ...], tuple[tuple[Token, float], ...]] = {}
+
+    @property
+    def num_draws(self) -> int:
+        return self._evidence.num_draws
+
+    def add(self, prompt: Prompt, seed: int, answer: Answer) -> None:
+        plain = self._plain.ask(prompt, self._max_tokens, temperature=1.0, seed=seed)
+        # the plain one first: its lists of the likeliest rank the tokens of both
+        for side, drawn in ((1, plain), (0, answer)):
+            context: tuple[object, ...] = (prompt,)
+            tokens: list[Token] = list(drawn.tokens or ())
+            for place, token in enumerate(tokens):
+                top = drawn.tops[place] if place < len(drawn.tops) else ()
+                ranked = self._likeliest.setdefault(context, top)
+                rank = next((index for index, (other, _) in enumerate(ranked) if other == token), len(ranked))
+                self._evidence.add(side, context, token, rank)
+                if place and top:
+                    self._shares[side].append(top[0][0] == token)
+                context = (*context, token)
+
+    @property
+    def log_evidence(self) -> float:
+        return self._evidence.log_evidence
+
+    @property
+    def is_argmax(self) -> bool:
+        own, other = (statistics.fmean(share) if share else 0.0 for share in self._shares)
+        return own >= _ARGMAX_SHARE > other
+
+
+def _ids(tokens: Sequence[Token] | Prompt) -> list[int]:
+    return [token for token in tokens if isinstance(token, int)]

@@ -1,0 +1,107 @@
+"""How far another engine's logits may be from ours and still be the same model's: rounding, measured or bounded.
+
+Two engines that compute the same sums in another order, or round in another place, give logits that differ a little. So
+a near-tie between two tokens may fall either way. How much they differ is *measured*: where the text so far was given
+to the server afresh, drafting has no part in the answer, and what it says of the two likeliest tokens is compared with
+what we say. The errors found there are taken to have the tails of a Laplace distribution, which are heavier than
+those of the sum of many small roundings, and the tolerance is what no error is to exceed in the whole run.
+
+It is *bounded* by what 16-bit arithmetic explains: each of the 2 L sums into the residual stream of L layers rounds
+it by a relative 2**-9, in directions of their own, so a logit errs by about 2**-9 sqrt(2 L) times the spread of logits.
+What differs more was not computed from the same weights.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+_ROUNDING_16_BIT = 2.0**-9
+# our own logits are float32, and servers print some six digits
+_ROUNDING_PRINTED = 1e-5
+# a median of fewer errors says little
+MIN_MEASURED = 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tolerance:
+    """What counts as rounding.
+
+    Attributes:
+        margin: nats by which a token may be less likely than the likeliest and still have been a tie.
+        deviation: standard deviation of the error of the difference of two log-probabilities.
+        largest: what the margin may be at most.
+        basis: whether the deviation was measured, or is the bound because the server tells no log-probabilities.
+        num_measured: differences that were compared.
+    """
+
+    margin: float
+    deviation: float
+    largest: float
+    basis: Literal["measured", "16-bit arithmetic"]
+    num_measured: int
+
+    @property
+    def is_same_model(self) -> bool:
+        """Whether rounding explains what was measured."""
+        return self.margin <= self.largest
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "margin": self.margin,
+            "deviation": self.deviation,
+            "largest": self.largest,
+            "basis": self.basis,
+            "num_measured": self.num_measured,
+        }
+
+
+def find_tolerance(
+    errors: Sequence[float], *, logit_spread: float, num_layers: int, num_places: int, false_alarm: float
+) -> Tolerance:
+    """From measured errors, or from the bound if there are hardly any.
+
+    Args:
+        errors: differences, theirs and ours, of the difference of two tokens' log-probabilities at a place.
+        logit_spread: standard deviation of the logits of a place.
+        num_layers: of the model.
+        num_places: places that will be judged.
+        false_alarm: probability that an error exceeds the margin at any of them.
+    """
+    bound = math.sqrt(2.0) * _ROUNDING_16_BIT * math.sqrt(2.0 * num_layers) * logit_spread
+    # P(|error| > t) = exp(-t / scale) for Laplace; its deviation is sqrt(2) scale, its median ln(2) scale
+    tail = math.log(max(num_places, 1) / false_alarm)
+    largest = bound / math.sqrt(2.0) * tail + _ROUNDING_PRINTED
+    if len(errors) < MIN_MEASURED:
+        return Tolerance(
+            margin=largest, deviation=bound, largest=largest, basis="16-bit arithmetic", num_measured=len(errors)
+        )
+    scale = statistics.median(map(abs, errors)) / math.log(2.0)  # a median: what is wrong in places must not hide there
+    return Tolerance(
+        margin=scale * tail + _ROUNDING_PRINTED,
+        deviation=math.sqrt(2.0) * scale,
+        largest=largest,
+        basis="measured",
+        num_measured=len(errors),
+    )
+
+
+def pair_errors(theirs: Sequence[tuple[object, float]], ours: Sequence[float]) -> list[float]:
+    """Errors of differences at one place: of the first and second likeliest, the third and fourth, ...
+
+    Differences, because then what all log-probabilities of a place share falls out.
+
+    Args:
+        theirs: the server's likeliest with log-probabilities.
+        ours: our log-probabilities of the same tokens.
+    """
+    both = [(their, our) for (_, their), our in zip(theirs, ours, strict=True) if math.isfinite(our)]
+    return [
+        (first[0] - second[0]) - (first[1] - second[1])
+        for first, second in zip(both[::2], both[1::2], strict=False)
+        if math.isfinite(first[0]) and math.isfinite(second[0])
+    ]
