@@ -128,6 +128,23 @@ def test_without_torch_it_says_what_to_install(run_file: Path, tmp_path: Path, m
     assert "pip install 'headstart[train]'" in outcome.err
 
 
+def test_a_plan_needs_neither_folder_nor_torch(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    seven = ("model.hidden_size=4096", "model.num_layers=32", "model.num_heads=32", "model.intermediate_size=11008",
+             "model.context=4096", "data.window=4096", "data.tokenizer=bpe:32000")  # fmt: skip
+    command = ("train", run_file, "--plan", *(part for change in seven for part in ("--set", change)))
+    outcome = run_command(*command)
+    assert outcome.status == 0
+    lines = outcome.out.splitlines()
+    assert lines[0].split() == ["parameters", "FLOPs", "a", "token", "logits", "at", "once", "kept", "for", "backward"]
+    trunk, first, second, together = (line.split() for line in lines[1:5])
+    assert (trunk[0], trunk[1:3]) == ("trunk", ["6.74", "G"])
+    assert (first[:2], second[:2], together[0]) == (["depth", "1"], ["depth", "2"], "together")
+    document = run_command(*command, "--json").document
+    assert document["parameters"] == sum(part["parameters"] for part in document["parts"])
+    assert document["naive_peak_bytes"] > document["peak_bytes"]
+
+
 def test_ctrl_c_stops_and_the_same_command_goes_on(
     run_file: Path, tmp_path: Path, trains: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

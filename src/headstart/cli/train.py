@@ -46,6 +46,12 @@ def train(
         tuple[str, ...],
         Parameter(help="TABLE.KEY=VALUE over what the file says, such as heads.n=2; may be given several times."),
     ] = (),
+    plan: Annotated[
+        bool,
+        Parameter(
+            help="Train nothing: print parameters, operations and memory by head. Needs neither --out nor PyTorch."
+        ),
+    ] = False,
     json: Annotated[bool, Parameter(help="Print nothing but one JSON document.")] = False,
 ) -> int | None:
     """Train a model with heads that predict further tokens, or without.
@@ -60,6 +66,9 @@ def train(
     named = {"steps": steps, "minutes": minutes, "seed": seed, "device": device, "threads": threads}
     changes = [*set, *(f"train.{name}={value}" for name, value in named.items() if value is not None)]
     settings = read_pretrain_config(config, changes)
+    if plan:
+        _print_plan(settings, json)
+        return None
     if out is None:
         raise ConfigError("--out is missing: name the folder that the model is to lie in.")
     require_torch("Models are trained")
@@ -76,6 +85,18 @@ def train(
     else:
         print(_account(result))
     return None
+
+
+def _print_plan(settings: PretrainConfig, json: bool) -> None:
+    from headstart.cli.results import print_json
+    from headstart.cli.train_plan import spoken_plan
+    from headstart.train.pretrain.scale import scale_of
+
+    scale = scale_of(settings)
+    if json:
+        print_json(scale.to_json())
+    else:
+        print(spoken_plan(scale))
 
 
 def _run(settings: PretrainConfig, out: Path) -> PretrainResult | None:

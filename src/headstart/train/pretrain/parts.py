@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from headstart.architectures.config import TrunkConfig
-from headstart.architectures.heads import HeadsConfig
 from headstart.architectures.huggingface_config import huggingface_config
-from headstart.architectures.reading import read_config
-from headstart.checkpoint import Checkpoint, open_checkpoint
+from headstart.checkpoint import Checkpoint
 from headstart.checkpoint.huggingface_tokenizer import build_tokenizer
 from headstart.checkpoint.huggingface_writing import tokenizer_files
 from headstart.checkpoint.trunk_identity import vocabulary_digest
@@ -21,7 +17,7 @@ from headstart.runtime.torch_runtime import load_weights
 from headstart.train.corpus import Corpus
 from headstart.train.heads_module import HeadsModule
 from headstart.train.model_files import settings_after, written_as
-from headstart.train.pretrain.config import PretrainConfig
+from headstart.train.pretrain.blueprint import Blueprint
 from headstart.train.pretrain.initial_weights import fill, initial_trunk
 from headstart.train.pretrain.model import PretrainModel
 from headstart.train.pretrain.written_model import Layout
@@ -29,45 +25,6 @@ from headstart.train.trunk_module import TrunkModule
 
 # heads begin with other numbers than the trunk does
 _HEADS_STREAM = 1 << 32
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Blueprint:
-    """What is trained, before any weight is made.
-
-    Attributes:
-        trunk: its sizes.
-        heads: theirs, or `None` for next-token training.
-        source: the checkpoint that training goes on from, or `None`.
-    """
-
-    trunk: TrunkConfig
-    heads: HeadsConfig | None
-    source: Checkpoint | None
-
-
-def make_blueprint(config: PretrainConfig, vocab_size: int) -> Blueprint:
-    """Settle what is trained.
-
-    Args:
-        config: of the run.
-        vocab_size: of the corpus; a checkpoint has its own.
-
-    Raises:
-        ConfigError: settings that do not fit together.
-        CheckpointError, UnsupportedError: the checkpoint cannot be used.
-    """
-    source = open_checkpoint(config.model.start) if config.model.start else None
-    if source is None:
-        trunk = config.model.trunk_config(vocab_size, config.data.window, config.heads.removed_layers)
-    else:
-        _, trunk = read_config(source)
-        if config.data.window > trunk.max_context:
-            raise ConfigError(
-                f"data.window = {config.data.window}: the model of model.start has {trunk.max_context} positions. "
-                "Take shorter windows."
-            )
-    return Blueprint(trunk=trunk, heads=config.heads.heads_config(trunk), source=source)
 
 
 def make_model(blueprint: Blueprint, seed: int) -> PretrainModel:

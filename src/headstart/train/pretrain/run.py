@@ -24,12 +24,12 @@ from headstart.train.phases import Progress, Reporter, Show, StoppedError
 from headstart.train.plot import plot_run
 from headstart.train.pretrain.acceptance import Acceptance, PretrainMeter, prompts_of
 from headstart.train.pretrain.batch import LabelledText, labelled_text
+from headstart.train.pretrain.blueprint import make_blueprint
 from headstart.train.pretrain.config import PretrainConfig
 from headstart.train.pretrain.followed_run import FollowedRun
 from headstart.train.pretrain.initial_weights import count_parameters
 from headstart.train.pretrain.loop import PretrainLoop
 from headstart.train.pretrain.parts import (
-    make_blueprint,
     make_layout,
     make_model,
     require_same_vocabulary,

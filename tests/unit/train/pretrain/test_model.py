@@ -16,7 +16,8 @@ from torch.nn import functional  # noqa: E402
 
 from headstart.runtime.torch_runtime import CausalAttention, TextBatch, run_program, shifted  # noqa: E402
 from headstart.train.pretrain.batch import LabelledText, count_rows, labelled_text, labels  # noqa: E402
-from headstart.train.pretrain.parts import make_blueprint, make_model  # noqa: E402
+from headstart.train.pretrain.blueprint import make_blueprint  # noqa: E402
+from headstart.train.pretrain.parts import make_model  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor

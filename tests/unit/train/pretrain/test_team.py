@@ -17,8 +17,9 @@ from headstart.checkpoint.safetensors import read_safetensors  # noqa: E402
 from headstart.errors import CheckpointError, ConfigError  # noqa: E402
 from headstart.train.corpus import CorpusWindows, open_corpus  # noqa: E402
 from headstart.train.pretrain.batch import LabelledText, count_rows, labelled_text  # noqa: E402
+from headstart.train.pretrain.blueprint import make_blueprint  # noqa: E402
 from headstart.train.pretrain.config import PretrainConfig  # noqa: E402
-from headstart.train.pretrain.parts import make_blueprint, make_model  # noqa: E402
+from headstart.train.pretrain.parts import make_model  # noqa: E402
 from headstart.train.pretrain.run import pretrain  # noqa: E402
 from headstart.train.pretrain.team import Team  # noqa: E402
 
