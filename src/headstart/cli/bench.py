@@ -8,34 +8,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from headstart.cli import status
-from headstart.cli.bench_flags import BenchFlags, read_sides
+from headstart.cli.bench_flags import BenchFlags, ServerFlags, read_sides
 from headstart.cli.flags import ModelName
+from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
     from headstart.cli.bench_sides import OpenedSides
     from headstart.measure.bench import BenchSettings, Journal
     from headstart.measure.report import Report
 
-_FLAGS = BenchFlags()
+_FLAGS, _SERVERS = BenchFlags(), ServerFlags()
+
+_SERVER_SIDES = ("none", "drafting")
 
 
 def bench(
-    model: ModelName,
+    model: ModelName | None = None,
     /,
     *,
     draft: Annotated[
-        str,
+        str | None,
         Parameter(
             help="Who guesses, side by side: of none, lookup, heads, heads:FILE, model:PATH and auto, with commas "
-            "between. Plain decoding (none) is always measured."
+            "between. Plain decoding (none) is always measured. none,auto by default."
         ),
-    ] = "none,auto",
+    ] = None,
     threads: Annotated[
         int | None, Parameter(help="CPU threads; by default as many as the process may use at once.")
     ] = None,
     weights: Annotated[
-        str, Parameter(help="Compute with the file's own formats (stored), or convert: f32, bf16, int8, int8-row.")
-    ] = "stored",
+        str | None,
+        Parameter(help="Compute with the file's own formats (stored), or convert: f32, bf16, int8, int8-row."),
+    ] = None,
+    servers: ServerFlags = _SERVERS,
     flags: BenchFlags = _FLAGS,
     json: Annotated[bool, Parameter(help="Print nothing but one JSON document.")] = False,
 ) -> int | None:
@@ -44,16 +49,22 @@ def bench(
     Plain decoding and each drafter answer the same prompts, in turn, for every number of requests at once and every
     length of context. Ctrl-C ends it early; what was measured is reported, and with --out the same command goes on.
     """
-    settings = flags.to_settings(read_sides(draft))
+    servers.check(model)
+    if servers.url is not None and not (draft is None and threads is None and weights is None):
+        raise ConfigError("--draft, --threads and --weights are the server's own affair with --url. Leave them out.")
+    settings = flags.to_settings(_SERVER_SIDES if servers.url is not None else read_sides(draft or "none,auto"))
     prompts = flags.read_prompts()
 
     # late: they bring numpy and the native module, which --help can do without
-    from headstart.cli.bench_sides import open_sides
+    from headstart.cli.bench_sides import open_servers, open_sides
     from headstart.cli.results import print_json
     from headstart.measure.bench import Journal
     from headstart.measure.report import make_report, write_report
 
-    opened = open_sides(model, settings, prompts, threads=threads, weights=weights, seed=flags.seed)
+    if model is None:
+        opened = open_servers(servers, settings, prompts, seed=flags.seed)
+    else:
+        opened = open_sides(model, settings, prompts, threads=threads, weights=weights or "stored", seed=flags.seed)
     subject = {**opened.subject, "prompts": _prompts_document(prompts), "settings": settings.to_json()}
     journal = Journal(flags.out, subject)
     is_complete = _run(opened, settings, journal)
@@ -108,5 +119,5 @@ def _account(report: Report) -> list[str]:
             same = ""
             if side.num_compared:
                 same = f"  {side.num_compared - len(side.different)} of {side.num_compared} texts the same"
-            lines.append(f"  {side.side:16}{speed}{gain}{spread}{same}")
+            lines.append(f"  {side.label:16}{speed}{gain}{spread}{same}")
     return [*lines, "", report.verdict.sentence, report.verdict.would_change]

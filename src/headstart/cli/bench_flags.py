@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
@@ -109,6 +110,69 @@ class BenchFlags:
             raise ConfigError(f"--limit {self.limit}: it must be at least 1 prompt.")
         prompts = shipped_prompts() if self.prompts is None else read_prompts(self.prompts)
         return prompts if self.limit is None else take_evenly(prompts, self.limit)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ServerFlags:
+    """Servers that are measured instead of a model file."""
+
+    url: Annotated[
+        str | None,
+        Parameter(
+            help="An OpenAI-compatible server that drafts, such as http://localhost:8000/v1, to be measured instead of "
+            "a model file."
+        ),
+    ] = None
+    url_plain: Annotated[str | None, Parameter(help="The same model on a server that does not draft.")] = None
+    plain_fields: Annotated[
+        str | None,
+        Parameter(
+            help="Instead of --url-plain: fields of a request that switch drafting off on --url, as JSON, such as "
+            "'{\"speculative.n_max\": 0}'."
+        ),
+    ] = None
+    server_model: Annotated[
+        str | None, Parameter(help="Which of the servers' models; by default the first that they list.")
+    ] = None
+    api_key: Annotated[str | None, Parameter(help="Sent to the servers; better set as HEADSTART_API_KEY.")] = None
+
+    def plain_extra(self) -> dict[str, Any]:
+        """Further fields of requests that are to be decoded plainly.
+
+        Raises:
+            ConfigError: they are no JSON object.
+        """
+        try:
+            fields = {} if self.plain_fields is None else json.loads(self.plain_fields)
+        except ValueError as error:
+            raise ConfigError(f"--plain-fields {self.plain_fields!r}: no JSON ({error}).") from None
+        if not isinstance(fields, dict):
+            raise ConfigError(
+                f'--plain-fields {self.plain_fields!r}: give a JSON object, such as {{"speculative": null}}.'
+            )
+        return fields
+
+    def check(self, model: str | None) -> None:
+        """Refuse what does not fit together.
+
+        Args:
+            model: the model file that was named, if any.
+
+        Raises:
+            ConfigError: neither or both of a model and a server are named, or a flag is missing or has no effect.
+        """
+        if (model is None) == (self.url is None):
+            raise ConfigError("Name either a model to be measured, or a server by --url.")
+        if self.url is None:
+            for name in ("url_plain", "plain_fields", "server_model"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"--{name.replace('_', '-')} has no effect without --url. Leave it out.")
+        elif (self.url_plain is None) == (self.plain_fields is None):
+            raise ConfigError(
+                "Plain decoding is needed to compare with: give --url-plain, a server that does not draft, or "
+                "--plain-fields, by which --url does not. One of them."
+            )
 
 
 def read_sides(text: str) -> tuple[str, ...]:

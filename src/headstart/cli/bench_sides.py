@@ -11,12 +11,23 @@ from typing import Any
 
 from headstart import __version__
 from headstart.checkpoint import open_checkpoint
+from headstart.cli.bench_flags import ServerFlags
 from headstart.cli.opening import model_source
 from headstart.cli.progress import progress_bar
 from headstart.engine.loading import EngineParts, load_parts
-from headstart.measure.bench import BenchSettings, Clock, FilledCell, Side, fill_cells, make_engine_sides
+from headstart.measure.bench import (
+    BenchSettings,
+    Clock,
+    FilledCell,
+    ServerSide,
+    Side,
+    fill_cells,
+    make_engine_sides,
+    token_counter,
+)
 from headstart.measure.bench.engine_side import encode_with
 from headstart.measure.machine import describe_machine
+from headstart.measure.openai_client import OpenAIClient
 from headstart.measure.workload import Ask, Prompt
 
 
@@ -70,11 +81,59 @@ def open_sides(
             "threads": plain.trunk.num_threads,
         },
         conditions={
+            **_conditions(filled),
             "machine": {**describe_machine(), "instruction_set": plain.trunk.instruction_set},
-            "date": datetime.now().astimezone().isoformat(timespec="minutes"),
-            "prompts_left_out": {cell.cell.key: cell.num_left_out for cell in filled if cell.num_left_out},
         },
     )
+
+
+def open_servers(flags: ServerFlags, settings: BenchSettings, prompts: Sequence[Prompt], *, seed: int) -> OpenedSides:
+    """Find the servers, and bring the prompts to their lengths.
+
+    Args:
+        flags: where they are.
+        settings: sides and cells.
+        prompts: what is asked.
+        seed: of the notes that fill prompts.
+
+    Raises:
+        HeadstartError: a server cannot be reached, or something does not fit.
+    """
+    assert flags.url is not None
+    drafting = OpenAIClient(flags.url, model=flags.server_model, api_key=flags.api_key)
+    plain = drafting
+    if flags.url_plain is not None:
+        plain = OpenAIClient(flags.url_plain, model=flags.server_model, api_key=flags.api_key)
+    needs_count = any(cell.context is not None for cell in settings.cells)
+    count = token_counter(plain) if needs_count else _characters
+    plain_name, drafting_name = settings.sides
+    clock = Clock()
+    filled = fill_cells(settings.cells, prompts, count, seed)
+    return OpenedSides(
+        sides=(
+            ServerSide(plain_name, plain, clock, flags.plain_extra()),
+            ServerSide(drafting_name, drafting, clock),
+        ),
+        filled=filled,
+        subject={
+            "headstart": __version__,
+            "model": {"name": drafting.model},
+            "servers": {plain_name: plain.url, drafting_name: drafting.url, "plain_fields": flags.plain_extra()},
+        },
+        conditions={**_conditions(filled), "client": describe_machine()},
+    )
+
+
+def _characters(prompt: Prompt) -> int:
+    """Stands for a count where prompts stay as they are."""
+    return sum(len(content) for _, content in prompt.messages)
+
+
+def _conditions(filled: Sequence[FilledCell]) -> dict[str, Any]:
+    return {
+        "date": datetime.now().astimezone().isoformat(timespec="minutes"),
+        "prompts_left_out": {cell.cell.key: cell.num_left_out for cell in filled if cell.num_left_out},
+    }
 
 
 def _load(source: str, name: str, threads: int | None, weights: str) -> EngineParts:

@@ -5,9 +5,11 @@ from headstart.measure.bench.engine_side import EngineSide, make_engine_sides
 from headstart.measure.bench.journal import Journal
 from headstart.measure.bench.records import CostSample, PassTally, RequestRecord, Turn
 from headstart.measure.bench.run import Bench, Side
-from headstart.measure.bench.settings import BenchSettings, Cell, FilledCell, fill_cells
+from headstart.measure.bench.server_side import ServerSide, token_counter
+from headstart.measure.bench.settings import PLAIN, BenchSettings, Cell, FilledCell, fill_cells
 
 __all__ = [
+    "PLAIN",
     "Bench",
     "BenchSettings",
     "Cell",
@@ -18,8 +20,10 @@ __all__ = [
     "Journal",
     "PassTally",
     "RequestRecord",
+    "ServerSide",
     "Side",
     "Turn",
     "fill_cells",
     "make_engine_sides",
+    "token_counter",
 ]

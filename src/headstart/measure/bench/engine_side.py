@@ -255,7 +255,6 @@ def _most_tokens(prompt: Prompt, encode: Callable[[Ask], Sequence[int]], max_tok
 
 
 def _spell(tokenizer: Tokenizer, pieces: Sequence[tuple[int, int]]) -> tuple[tuple[str, int], ...]:
-    """The text of each token with its depth; a character that several share is the last one's."""
+    """The text of each token with its depth; where several tokens share a character, it is the last one's."""
     stream = tokenizer.stream()
-    spelt = [(stream.push([token]), depth) for token, depth in pieces]
-    return tuple((text, depth) for text, depth in spelt if text)
+    return tuple((stream.push([token]), depth) for token, depth in pieces)

@@ -92,9 +92,19 @@ class SideFigures:
     different: tuple[str, ...]
 
     @property
+    def label(self) -> str:
+        """The name for readers."""
+        return side_label(self.side)
+
+    @property
     def drafts(self) -> bool:
         """Whether it is another side than plain decoding."""
         return self.side != PLAIN
+
+
+def side_label(side: str) -> str:
+    """The name of a side for readers, to whom `none` would be no drafter and no name."""
+    return "plain" if side == PLAIN else side
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from headstart.measure.report.document import Report
 from headstart.measure.report.figures import CellFigures, SideFigures
 from headstart.measure.report.latency import Distribution
 from headstart.measure.report.spread import Spread
+
+
+def facts(report: Report) -> Iterator[tuple[str, object]]:
+    """What was measured and on what, as names and values."""
+    yield from _flat({**report.subject, **report.conditions})
+
+
+def spread_text(spread: Spread | None, digits: int) -> str:
+    """A median with the lowest and highest; nothing for `None`."""
+    if spread is None:
+        return ""
+    return f"{spread.median:.{digits}f} ({spread.lowest:.{digits}f} to {spread.highest:.{digits}f})"
+
+
+def percentiles(distribution: Distribution | None) -> str:
+    """Three percentiles in milliseconds; nothing for `None`."""
+    if distribution is None:
+        return ""
+    return " / ".join(f"{1e3 * value:.3g}" for value in (distribution.p50, distribution.p95, distribution.p99))
 
 
 def render_markdown(report: Report) -> str:
@@ -56,9 +75,9 @@ def _speeds(cell: CellFigures) -> Iterator[str]:
         prediction = side.prediction
         rows.append(
             (
-                side.side,
-                _spread(side.tokens_per_s, 1),
-                _spread(side.speedup, 2),
+                side.label,
+                spread_text(side.tokens_per_s, 1),
+                spread_text(side.speedup, 2),
                 "" if prediction is None else f"{prediction.predicted:.2f}",
                 "" if prediction is None else f"{prediction.measured:.2f}",
                 "" if prediction is None else f"{prediction.mean_acceptance_length:.2f}",
@@ -77,7 +96,8 @@ def _categories(cell: CellFigures) -> Iterator[str]:
     if len(categories) < 2:
         return
     rows = [
-        (category, *(_spread(side.speedup_by_category.get(category), 2) for side in sides)) for category in categories
+        (category, *(spread_text(side.speedup_by_category.get(category), 2) for side in sides))
+        for category in categories
     ]
     yield from _table(("speed-up for", *(side.side for side in sides)), rows)
 
@@ -88,9 +108,9 @@ def _latencies(cell: CellFigures) -> Iterator[str]:
         latency = side.latency
         rows.append(
             (
-                side.side,
+                side.label,
                 *(
-                    _percentiles(each)
+                    percentiles(each)
                     for each in (latency.first_token_s, latency.token_s, latency.pause_s, latency.request_s)
                 ),
             )
@@ -141,13 +161,13 @@ def _costs(cell: CellFigures) -> Iterator[str]:
 def _about(report: Report) -> Iterator[str]:
     yield "## How it was measured"
     yield ""
-    for name, value in _flat({**report.subject, **report.conditions}):
+    for name, value in facts(report):
         yield f"- {name}: {value}"
 
 
-def _flat(values: dict[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+def _flat(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     for name, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name} ")
         elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
             yield f"{prefix}{name}", "; ".join(str(item.get("key", item)) for item in value)
@@ -172,15 +192,3 @@ def _row(cells: Sequence[str]) -> str:
 
 def _padded(values: Sequence[float], length: int) -> list[str]:
     return [f"{value:.2f}" for value in values] + [""] * (length - len(values))
-
-
-def _spread(spread: Spread | None, digits: int) -> str:
-    if spread is None:
-        return ""
-    return f"{spread.median:.{digits}f} ({spread.lowest:.{digits}f} to {spread.highest:.{digits}f})"
-
-
-def _percentiles(distribution: Distribution | None) -> str:
-    if distribution is None:
-        return ""
-    return " / ".join(f"{1e3 * value:.3g}" for value in (distribution.p50, distribution.p95, distribution.p99))

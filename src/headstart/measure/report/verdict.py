@@ -2,7 +2,8 @@
 
 The rules, in this order:
 
-1. A side that changed a text is out; if all did, the verdict is "broken".
+1. A side that changed a text is out; if all did, the verdict is "broken". On servers, whose rounding may depend on
+   what shares a pass, other texts are told and do not decide.
 2. Of the others that one is judged whose speed-up over all cells is highest (the geometric mean of the medians); one
    that pays in the first cell goes before one that does not.
 3. It *pays* in a cell if every repeat was faster than plain decoding and the median is so by `MARGIN`.
@@ -57,11 +58,12 @@ class Verdict:
     would_change: str = ""
 
 
-def judge(cells: Sequence[CellFigures]) -> Verdict:
+def judge(cells: Sequence[CellFigures], *, is_exact: bool = True) -> Verdict:
     """Judge a run.
 
     Args:
         cells: in any order.
+        is_exact: whether drafting must not change a text; it may where near ties fall either way.
     """
     names = list(dict.fromkeys(side.side for cell in cells for side in cell.sides if side.drafts and side.speedup))
     if not names:
@@ -70,7 +72,7 @@ def judge(cells: Sequence[CellFigures]) -> Verdict:
             sentence="Nothing can be said yet: no side that drafts has done what the plain one has.",
             would_change="Let the run go on: the same command takes it up.",
         )
-    sound = [name for name in names if not _changed(cells, name)]
+    sound = [name for name in names if not (is_exact and _changed(cells, name))]
     if not sound:
         return _broken(cells, names)
     name = max(sound, key=lambda name: (_pays_in(_ordered(cells, name)[0], name), _overall(cells, name)))
@@ -103,8 +105,15 @@ def judge(cells: Sequence[CellFigures]) -> Verdict:
         sentence=_sentence(
             decision, first, figures, for_it, others, _limits(ordered, first, name, up_to, up_to_context)
         ),
-        would_change=_would_change(decision, ordered, name),
+        would_change=_would_change(decision, ordered, name) + _told_changes(cells, name),
     )
+
+
+def _told_changes(cells: Sequence[CellFigures], name: str) -> str:
+    changed = _changed(cells, name)
+    if not changed:
+        return ""
+    return f" It changed {_of_compared(cells, name)}; headstart check tells near ties from faults."
 
 
 def pays(speedup: Spread, margin: float = MARGIN) -> bool:
@@ -134,16 +143,18 @@ def _overall(cells: Sequence[CellFigures], name: str) -> float:
 
 
 def _broken(cells: Sequence[CellFigures], names: Sequence[str]) -> Verdict:
-    counts = []
-    for name in names:
-        compared = sum(side.num_compared for cell in cells if (side := cell.side(name)) is not None)
-        counts.append(f"{name} changed {len(_changed(cells, name))} of {compared} texts")
+    counts = [f"{name} changed {_of_compared(cells, name)}" for name in names]
     return Verdict(
         decision="broken",
         side=names[0] if len(names) == 1 else None,
         sentence=f"Do not use it as it is: {_listed(counts)}, so its speed is that of another output.",
         would_change="headstart check tells near ties, which are harmless, from faults.",
     )
+
+
+def _of_compared(cells: Sequence[CellFigures], name: str) -> str:
+    compared = sum(side.num_compared for cell in cells if (side := cell.side(name)) is not None)
+    return f"{len(_changed(cells, name))} of {compared} texts"
 
 
 def _up_to_concurrency(ordered: Sequence[CellFigures], name: str) -> int | None:

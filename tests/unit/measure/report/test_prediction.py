@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headstart.decoding.cost_curve import CostCurve
+from headstart.measure.bench import CostSample, PassTally, Turn
+from headstart.measure.report.prediction import cost_curve, predict
+
+MakeTurn = Callable[..., Turn]
+
+
+def tally(sequences: int, drafted: int, passes: int, tokens: int, seconds: float) -> PassTally:
+    return PassTally(sequences=sequences, drafted=drafted, passes=passes, tokens=tokens, seconds=seconds)
+
+
+def test_one_sequence_is_tau_over_v_plus_c(make_turn: MakeTurn) -> None:
+    costs = CostCurve({1: 2.0, 3: 3.0, 5: 4.0})
+    # 6 passes with two guesses, 2 with four, 2 without
+    drafted = make_turn(
+        "heads", 0, 1.0, draft_s=4.0,
+        passes=[tally(1, 0, 2, 2, 5.0), tally(1, 2, 6, 15, 20.0), tally(1, 4, 2, 8, 9.0)],
+    )  # fmt: skip
+    plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 25, 25, 60.0)])
+    found = predict([plain], [drafted], costs, costs)
+    assert found is not None
+    tau, v, c = 25 / 10, (2 * 1.0 + 6 * 1.5 + 2 * 2.0) / 10, 4.0 / 2.0 / 10
+    assert (found.mean_acceptance_length, found.check_cost, found.draft_cost) == pytest.approx((tau, v, c))
+    assert found.predicted == pytest.approx(tau / (v + c))
+    assert found.break_even_length == pytest.approx(v + c)
+    # measured plain passes took 2.4 s each, with all that is around them
+    assert found.measured == pytest.approx(25 * 2.4 / 34.0)
+
+
+def test_several_sequences_are_held_against_passes_of_as_many(make_turn: MakeTurn) -> None:
+    costs = CostCurve({1: 1.0, 4: 2.0, 8: 3.0})
+    drafted = make_turn("heads", 0, 1.0, passes=[tally(4, 4, 10, 60, 40.0), tally(1, 0, 5, 5, 5.0)])
+    plain = make_turn("none", 0, 1.0, passes=[tally(4, 0, 15, 60, 30.0), tally(1, 0, 5, 5, 5.0)])
+    found = predict([plain], [drafted], costs, costs)
+    assert found is not None
+    assert found.predicted == pytest.approx((15 * 2.0 + 5 * 1.0) / (10 * 3.0 + 5 * 1.0))
+    assert found.measured == pytest.approx((15 * 2.0 + 5 * 1.0) / 45.0)
+
+
+def test_a_number_of_sequences_that_plain_decoding_never_had_takes_the_nearest(make_turn: MakeTurn) -> None:
+    costs = CostCurve({1: 1.0, 4: 1.0})
+    drafted = make_turn("heads", 0, 1.0, passes=[tally(3, 0, 1, 3, 1.0)])
+    plain = make_turn("none", 0, 1.0, passes=[tally(4, 0, 10, 40, 20.0), tally(1, 0, 10, 10, 10.0)])
+    found = predict([plain], [drafted], costs, costs)
+    assert found is not None
+    assert found.measured == pytest.approx(2.0)
+
+
+def test_sides_that_tell_no_passes_have_no_prediction(make_turn: MakeTurn) -> None:
+    costs = CostCurve({1: 1.0})
+    assert predict([make_turn("none", 0, 1.0)], [make_turn("heads", 0, 1.0)], costs, costs) is None
+    assert cost_curve([]) is None
+    assert cost_curve([CostSample(cell="c", side="none", repeat=0, context=1)]) is None
+
+
+def test_costs_are_medians_over_the_repeats() -> None:
+    samples = [
+        CostSample(cell="c", side="none", repeat=number, context=1, seconds={1: seconds, 4: 2 * seconds})
+        for number, seconds in enumerate((1.0, 9.0, 1.2))
+    ]
+    curve = cost_curve(samples)
+    assert curve is not None
+    assert curve.points == {1: 1.2, 4: 2.4}
