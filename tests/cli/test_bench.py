@@ -8,6 +8,7 @@ import pytest
 
 from headstart.cli.interrupt import Interrupt
 from headstart.testing.command_line import Outcome, run_command
+from headstart.testing.toy_server import ToyServerConfig, serve_toy
 
 
 @pytest.fixture
@@ -106,6 +107,40 @@ def test_wrong_usage_is_told_in_a_line(tiny_model: str, prompts: Path, arguments
     assert outcome.status == 2
     assert told in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+def test_two_servers(tmp_path: Path) -> None:
+    path = tmp_path / "raw.jsonl"
+    path.write_text(
+        '{"id": "a", "prompt": "the same words", "raw": true}\n{"id": "b", "prompt": "a tale", "raw": true}'
+    )
+    with (
+        serve_toy() as plain,
+        serve_toy() as drafting,
+        serve_toy(ToyServerConfig(fault="token lost after a rejection")) as faulty,
+    ):
+        fixed = (
+            "--url-plain",
+            plain,
+            "--prompts",
+            path,
+            "--batch",
+            "1,2",
+            "--max-tokens",
+            "24",
+            "--repeats",
+            "1",
+            "--json",
+        )
+        outcome = run_command("bench", "--url", drafting, *fixed)
+        changed = run_command("bench", "--url", faulty, *fixed)
+    cell = outcome.document["cells"][0]
+    assert [side["side"] for side in cell["sides"]] == ["none", "drafting"]
+    assert [(side["num_requests"], side["different"]) for side in cell["sides"]] == [(2, []), (2, [])]
+    assert cell["sides"][1]["prediction"] is None
+    assert outcome.document["subject"]["servers"]["drafting"] == drafting
+    assert changed.status == 0  # near ties may do that, and check tells
+    assert changed.document["cells"][0]["sides"][1]["different"]
 
 
 @pytest.mark.parametrize(

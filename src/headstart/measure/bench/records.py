@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headstart.decoding.statistics import AcceptanceStatistics
+from headstart.measure.bench.server_counters import ServerCounters
 
 # Times are kept to a microsecond: no clock here is finer, and a run has many.
 _DIGITS = 6
@@ -80,6 +81,7 @@ class Turn:
         requests: in the order of their ends.
         passes: the trunk's, if the side tells.
         draft_s: seconds of drafting in those passes.
+        counters: what the server says that it did meanwhile, if the side is one and tells.
     """
 
     cell: str
@@ -90,6 +92,7 @@ class Turn:
     requests: tuple[RequestRecord, ...]
     passes: tuple[PassTally, ...] = ()
     draft_s: float = 0.0
+    counters: ServerCounters | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -106,6 +109,9 @@ class Turn:
         fields = {key: value for key, value in data.items() if key != "kind"}
         fields["requests"] = tuple(_request(request) for request in data["requests"])
         fields["passes"] = tuple(PassTally(**tally) for tally in data["passes"])
+        if data["counters"] is not None:
+            by_depth = tuple(data["counters"]["accepted_by_depth"])
+            fields["counters"] = ServerCounters(**{**data["counters"], "accepted_by_depth": by_depth})
         return cls(**fields)
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from headstart.measure.bench.journal import Journal
 from headstart.measure.bench.records import CostSample, PassTally, RequestRecord, Turn
+from headstart.measure.bench.server_counters import ServerCounters
 from headstart.measure.bench.settings import BenchSettings, FilledCell
 from headstart.measure.workload import Ask, ClosedLoop, Feed
 from headstart.records import SamplingParams
@@ -23,13 +24,14 @@ class Answers:
     Attributes:
         seconds: from the beginning to the last end.
         requests: in the order of their ends.
-        passes, draft_s: as in `Turn`.
+        passes, draft_s, counters: as in `Turn`.
     """
 
     seconds: float
     requests: tuple[RequestRecord, ...]
     passes: tuple[PassTally, ...] = ()
     draft_s: float = 0.0
+    counters: ServerCounters | None = None
 
 
 class Side(Protocol):
@@ -172,6 +174,7 @@ class Bench:
                 requests=answers.requests,
                 passes=answers.passes,
                 draft_s=answers.draft_s,
+                counters=answers.counters,
             )
         )
         return True

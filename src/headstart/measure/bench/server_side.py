@@ -18,6 +18,7 @@ from headstart.errors import HeadstartError
 from headstart.measure.bench.clock import Clock
 from headstart.measure.bench.records import RequestRecord
 from headstart.measure.bench.run import Answers
+from headstart.measure.bench.server_counters import read_counters
 from headstart.measure.openai_client import CompletionRequest
 from headstart.measure.openai_reply import Chunk, Usage
 from headstart.measure.workload import Ask, Feed, Filler, Prompt
@@ -100,6 +101,7 @@ class ServerSide:
         records: list[RequestRecord] = []
         num_active = 0
         failure: Exception | None = None
+        before = read_counters(self._client.url)
         started_s = self._clock.now()
         while num_active or (feed and not given_up.is_set()):
             now_s = self._clock.now() - started_s
@@ -128,7 +130,10 @@ class ServerSide:
             raise failure
         if given_up.is_set():
             return None
-        return Answers(seconds=self._clock.now() - started_s, requests=tuple(records))
+        seconds = self._clock.now() - started_s
+        after = None if before is None else read_counters(self._client.url)
+        counters = None if before is None or after is None else after.since(before)
+        return Answers(seconds=seconds, requests=tuple(records), counters=counters)
 
     def time_passes(self, num_sequences: int, context: int) -> Mapping[int, float]:
         """Nothing: a server does not tell what its passes cost."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from headstart.decoding.statistics import AcceptanceStatistics
 from headstart.measure.bench.records import CostSample, RequestRecord, Turn, acceptance_of
+from headstart.measure.bench.server_counters import acceptance_of_counters
 from headstart.measure.bench.settings import PLAIN
 from headstart.measure.report.latency import Latency
 from headstart.measure.report.prediction import Prediction, cost_curve, predict
@@ -77,6 +78,8 @@ class SideFigures:
         prediction: of the speed-up while decoding, if passes are known.
         num_compared: texts that were compared with plain ones.
         different: names of those that were not the same.
+        server_tokens: tokens by a server's own counters, of the turns for which they are known; 0 if of none.
+        usage_tokens: tokens of the same turns by the usage of its answers.
     """
 
     side: str
@@ -90,6 +93,8 @@ class SideFigures:
     prediction: Prediction | None
     num_compared: int
     different: tuple[str, ...]
+    server_tokens: int = 0
+    usage_tokens: int = 0
 
     @property
     def label(self) -> str:
@@ -171,6 +176,7 @@ def _side_figures(side: str, turns: Sequence[Turn], costs: Sequence[CostSample],
     by_category = defaultdict(list)
     for request in requests:
         by_category[request.category].append(request)
+    counted = [turn.counters for turn in own if turn.counters is not None]
     different = sorted({name for plain, drafted in pairs for name in _different(plain, drafted)})
     counts = {category: Acceptance.of(acceptance_of(some)) for category, some in by_category.items()}
     return SideFigures(
@@ -186,13 +192,15 @@ def _side_figures(side: str, turns: Sequence[Turn], costs: Sequence[CostSample],
             if (spread := _spread(_request_ratios(pairs, category))) is not None
         },
         latency=Latency.of(requests),
-        acceptance=Acceptance.of(acceptance_of(requests)) if side != PLAIN else None,
+        acceptance=None if side == PLAIN else Acceptance.of(acceptance_of(requests) or acceptance_of_counters(counted)),
         acceptance_by_category={
             category: each for category, each in counts.items() if each is not None and side != PLAIN
         },
         prediction=_prediction(side, pairs, costs),
         num_compared=sum(len(drafted.requests) for _, drafted in pairs),
         different=tuple(different),
+        server_tokens=sum(counters.tokens for counters in counted),
+        usage_tokens=sum(turn.num_tokens for turn in own if turn.counters is not None),
     )
 
 

@@ -51,6 +51,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _latencies(cell)
         yield from _acceptance(cell)
         yield from _costs(cell)
+        yield from _server_counts(cell)
     yield from _about(report)
 
 
@@ -67,6 +68,17 @@ def _identity(report: Report) -> Iterator[str]:
         else:
             yield f"- {name}: all {compared} texts equal the plain ones, by hash"
     yield ""
+
+
+def _server_counts(cell: CellFigures) -> Iterator[str]:
+    counted = [side for side in cell.sides if side.server_tokens]
+    for side in counted:
+        yield (
+            f"- {side.label}: {side.server_tokens} tokens by the server's own counters, {side.usage_tokens} by the usage "
+            "of its answers"
+        )
+    if counted:
+        yield ""
 
 
 def _speeds(cell: CellFigures) -> Iterator[str]:

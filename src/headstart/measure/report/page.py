@@ -72,6 +72,12 @@ def _tiles(report: Report) -> str:
     drafting = [each for every in report.cells for each in every.sides if each.drafts]
     compared, different = sum(each.num_compared for each in drafting), sum(len(each.different) for each in drafting)
     tiles.append((f"{compared - different} / {compared}", "texts the same as plain ones"))
+    counted, by_usage = (
+        sum(getattr(each, name) for every in report.cells for each in every.sides)
+        for name in ("server_tokens", "usage_tokens")
+    )
+    if counted:
+        tiles.append((f"{by_usage} / {counted}", "tokens by usage / by the servers' own counters"))
     inner = "".join(f'<div class="card tile"><b>{escape(big)}</b>{escape(small)}</div>' for big, small in tiles)
     return f'<div class="tiles">{inner}</div>'
 

@@ -196,7 +196,9 @@ def _sentence(
 ) -> str:
     assert figures.speedup is not None
     name, speedup = figures.side, figures.speedup
-    speed = f"{speedup.median:.2f} times plain speed ({speedup.lowest:.2f} to {speedup.highest:.2f}) with {cell.key}"
+    # one repeat has no spread, which is not a spread of nought
+    spread = "a single repeat" if _width(speedup) == 0 else f"{speedup.lowest:.2f} to {speedup.highest:.2f}"
+    speed = f"{speedup.median:.2f} times plain speed ({spread}) with {cell.key}"
     if decision == "keep":
         if others and for_it:
             traffic = f", for {_listed(for_it)}, but not for {_listed(others)}"
@@ -219,7 +221,7 @@ def _limits(
     ordered: Sequence[CellFigures], first: CellFigures, name: str, up_to: int | None, up_to_context: int | None
 ) -> str:
     """How far it pays, said only where something beyond was measured or nothing was."""
-    parts = []
+    parts, unknown = [], ""
     concurrencies = [
         cell.concurrency for cell in ordered if cell.context == first.context and cell.concurrency is not None
     ]
@@ -228,12 +230,12 @@ def _limits(
         if beyond:
             parts.append(f"up to {up_to} at once and not with {min(beyond)}")
         else:
-            parts.append(f"more than {up_to} at once was not measured")
+            unknown = f"; more than {up_to} at once was not measured"
     contexts = [cell.context for cell in ordered if cell.load == first.load and cell.context is not None]
     too_long = [context for context in contexts if up_to_context is not None and context > up_to_context]
     if too_long:
         parts.append(f"up to a context of {up_to_context} tokens and not with {min(too_long)}")
-    return "".join(f", {part}" for part in parts)
+    return "".join(f", {part}" for part in parts) + unknown
 
 
 def _would_change(decision: Decision, ordered: Sequence[CellFigures], name: str) -> str:

@@ -8,8 +8,19 @@ from pathlib import Path
 import pytest
 
 from headstart.errors import ConfigError
-from headstart.measure.bench import Bench, BenchSettings, Cell, CostSample, FilledCell, Journal, RequestRecord, Turn
+from headstart.measure.bench import (
+    Bench,
+    BenchSettings,
+    Cell,
+    CostSample,
+    FilledCell,
+    Journal,
+    PassTally,
+    RequestRecord,
+    Turn,
+)
 from headstart.measure.bench.run import Answers
+from headstart.measure.bench.server_counters import ServerCounters
 from headstart.measure.bench.settings import fill_cells
 from headstart.measure.workload import Ask, ClosedLoop, Feed, OpenLoop, Prompt
 from headstart.records import SamplingParams
@@ -172,7 +183,11 @@ def test_prompts_that_are_too_long_for_a_cell_are_left_out_and_told() -> None:
 
 
 def test_records_come_back_from_disk_as_they_were(tmp_path: Path) -> None:
-    turn = Turn(cell="c", side="none", repeat=0, group="g", seconds=1.5, requests=(record("a", "code"),))
+    turn = Turn(
+        cell="c", side="none", repeat=0, group="g", seconds=1.5, requests=(record("a", "code"),),
+        passes=(PassTally(sequences=1, drafted=2, passes=3, tokens=4, seconds=0.5),), draft_s=0.25,
+        counters=ServerCounters(tokens=5, drafts=2, drafted=4, accepted=3, accepted_by_depth=(2, 1)),
+    )  # fmt: skip
     cost = CostSample(cell="c", side="none", repeat=0, context=3, seconds={1: 0.25, 16: 0.5})
     journal = Journal(tmp_path, {})
     journal.add(turn)

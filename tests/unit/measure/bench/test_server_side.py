@@ -33,7 +33,7 @@ def answer(side: ServerSide, feed: Feed, params: SamplingParams = PARAMS) -> Ans
 class ScriptedClient:
     """A server whose messages come at times that are written down."""
 
-    url = "scripted"
+    url = "http://127.0.0.1:1/v1"  # where nobody is, whose counters are not to be had
 
     def __init__(self, script: Callable[[CompletionRequest], list[Chunk]]) -> None:
         self.script = script
@@ -180,7 +180,13 @@ def served(events: list[str]) -> Iterator[str]:
         def log_message(self, *arguments: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with listening(Handler) as url:
+        yield url
+
+
+@contextmanager
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -188,6 +194,32 @@ def served(events: list[str]) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_a_servers_own_counters_stand_beside_usage() -> None:
+    written = 0
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(f"vllm:generation_tokens_total {1000 + written}\n".encode())
+
+        def do_POST(self) -> None:
+            nonlocal written
+            written += 9
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(f"data: {message('x', finish_reason='stop')}\n\ndata: {USAGE}\n\n".encode())
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with listening(Handler) as url:
+        answers = answer(ServerSide("s", OpenAIClient(url, model="m"), Clock()), Feed(asks("a", "b"), ClosedLoop(1)))
+    assert answers.counters is not None
+    assert answers.counters.tokens == sum(request.num_tokens for request in answers.requests) == 18
 
 
 def message(text: str, **fields: Any) -> str:

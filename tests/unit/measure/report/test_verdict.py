@@ -129,6 +129,7 @@ def test_what_would_end_it_is_told_of_the_first_cell_that_fails() -> None:
 def test_repeats_that_disagree_say_nothing() -> None:
     verdict = judge([cell(side("heads", Spread(1.02, 0.8, 1.3)))])
     assert verdict.decision == "unsure"
+    assert "a single repeat" in judge([cell(side("heads", Spread(1.3, 1.3, 1.3)))]).sentence
     assert "repeats" in verdict.would_change.lower()
 
 

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from headstart.measure.bench.server_counters import (
+    ServerCounters,
+    acceptance_of_counters,
+    parse_counters,
+    read_counters,
+)
+
+VLLM = """
+# HELP vllm:generation_tokens_total Number of generation tokens processed.
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="m"} 70.0
+vllm:generation_tokens_total{engine="1",model_name="m"} 30.0
+vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 40.0
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 8.0e+01
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 50.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 18.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 32.0
+vllm:spec_decode_num_drafts_created{engine="0",model_name="m"} 1.7e+09
+process_cpu_seconds_total 12.5
+"""
+
+
+def test_vllms_counters_are_added_over_engines() -> None:
+    assert parse_counters(VLLM) == ServerCounters(
+        tokens=100, drafts=40, drafted=80, accepted=50, accepted_by_depth=(32, 18)
+    )
+
+
+def test_llama_cpps_counters() -> None:
+    assert parse_counters("llamacpp:tokens_predicted_total 12\nllamacpp:prompt_tokens_total 99") == ServerCounters(
+        tokens=12
+    )
+
+
+def test_unknown_counters_are_none() -> None:
+    assert parse_counters("process_cpu_seconds_total 12.5\n<html>") is None
+    assert read_counters("http://127.0.0.1:1/v1") is None
+
+
+def test_a_turn_is_the_difference() -> None:
+    before = ServerCounters(tokens=10, drafts=4, drafted=8, accepted=5)
+    after = parse_counters(VLLM)
+    assert after is not None
+    assert after.since(before) == ServerCounters(
+        tokens=90, drafts=36, drafted=72, accepted=45, accepted_by_depth=(32, 18)
+    )
+
+
+def test_acceptance_by_depth_follows() -> None:
+    found = parse_counters(VLLM)
+    assert found is not None
+    counts = acceptance_of_counters([found, found])
+    assert counts is not None
+    assert counts.mean_acceptance_length == pytest.approx(100 / 50)
+    assert counts.conditional_acceptance == pytest.approx((32 / 40, 18 / 32))
+    assert counts.acceptance_rate == pytest.approx(50 / 80)
+    assert acceptance_of_counters([ServerCounters(tokens=9)]) is None
