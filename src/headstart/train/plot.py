@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 
-def plot_run(metrics: Sequence[Mapping[str, Any]], path: Path) -> bool:
+def plot_run(metrics: Sequence[Mapping[str, Any]], path: Path, *, with_trunk: bool = False) -> bool:
     """Draw a run's metrics.
 
     Args:
         metrics: lines of the metrics file.
         path: of the picture; its suffix says the format.
+        with_trunk: whether the first of the figures by depth is the trunk's own.
 
     Returns:
         False if matplotlib is not installed, in which case nothing is drawn.
@@ -28,12 +29,13 @@ def plot_run(metrics: Sequence[Mapping[str, Any]], path: Path) -> bool:
     measured = [entry for entry in metrics if entry.get("kind") == "measured"]
     loss_axes.plot([entry["step"] for entry in steps], [entry["loss"] for entry in steps], linewidth=0.8)
     loss_axes.set(title="Training loss", xlabel="step", ylabel="nats, weighted over depths")
-    for depth in range(len(validations[0]["correct"]) if validations else 0):
+    for index in range(len(validations[0]["correct"]) if validations else 0):
+        depth = index if with_trunk else index + 1
         depth_axes.plot(
             [entry["step"] for entry in validations],
-            [entry["correct"][depth] for entry in validations],
+            [entry["correct"][index] for entry in validations],
             marker=".",
-            label=f"depth {depth + 1}",
+            label=f"depth {depth}" if depth else "trunk",
         )
     depth_axes.set(title="Held-out guesses that are right", xlabel="step", ylim=(0, 1))
     if validations:

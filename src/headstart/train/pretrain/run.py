@@ -179,7 +179,7 @@ class _Pretraining:
         weights = team.whole(trainer.weights())
         if team.leads:
             self._writer.place(weights, self._last("measured") or {})
-            plot_run(self._run.metrics(), self._run.path / "plot.svg")
+            plot_run(self._run.metrics(), self._run.path / "plot.svg", with_trunk=True)
         self._clock.note(at_once=True)
         return {
             "num_parameters": count_parameters(model.parameters()),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from headstart.train.pretrain.config import PretrainConfig  # noqa: E402
 from headstart.train.pretrain.run import PretrainResult, pretrain  # noqa: E402
 from headstart.train.pretrain.trainer import PretrainTrainer  # noqa: E402
 from headstart.train.pretrain.written_model import ModelWriter  # noqa: E402
-from headstart.train.run_directory import RunDirectory  # noqa: E402
+from headstart.train.run_directory import RunDirectory, read_state  # noqa: E402
 
 MakeConfig = Callable[..., PretrainConfig]
 
@@ -42,7 +43,8 @@ def tensors_of(folder: Path) -> dict[str, bytes]:
     for file in files:
         if file.exists():
             found |= {f"{file.name}/{name}": t.data.tobytes() for name, t in read_safetensors(file).items()}
-    return found
+    _, progress = read_state(folder / "run")  # what the guard remembers is among it
+    return found | {"progress": json.dumps(progress, sort_keys=True).encode()}
 
 
 def metrics_of(folder: Path) -> list[dict[str, Any]]:
@@ -166,6 +168,31 @@ def test_a_process_that_is_killed_goes_on(tiny_run: MakeConfig, tmp_path: Path) 
     assert tensors_of(tmp_path / "killed") == tensors_of(tmp_path / "whole")
 
 
+def test_a_kill_between_two_models_leaves_no_heads_of_another(
+    tiny_run: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is killed while a model takes the place of another, what lies there runs."""
+    out = tmp_path / "model"
+    finished(tiny_run(train={"steps": 1, "measure_every": 9}), out)
+    original = os.replace
+    for calls in range(1, 7):
+        left = [calls]
+
+        def replace_or_die(source: Any, target: Any, left: list[int] = left) -> None:
+            if Path(target).parent == out:
+                left[0] -= 1
+                if left[0] == 0:
+                    raise Killed
+            original(source, target)
+
+        shutil.rmtree(out / "run")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", replace_or_die)
+            with pytest.raises(Killed):
+                pretrain(tiny_run(train={"steps": 1, "seed": calls, "measure_every": 9}), out)
+        load_parts(str(out), draft="auto", threads=1)
+
+
 def test_stopping_saves_and_the_same_call_goes_on(tiny_run: MakeConfig, tmp_path: Path) -> None:
     config = tiny_run()
     finished(config, tmp_path / "whole")
@@ -254,6 +281,37 @@ def test_a_corpus_of_another_vocabulary_is_refused(tiny_run: MakeConfig, tmp_pat
     model = write_tiny_gguf(tmp_path / "tiny.gguf")
     with pytest.raises(ConfigError, match="tokens of another vocabulary"):
         pretrain(tiny_run(model={"start": str(model)}), tmp_path / "run")
+
+
+def test_figures_go_to_trackers_as_well(tiny_run: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: dict[int, dict[str, float]] = {}
+    begun: dict[str, Any] = {}
+
+    class Trackio:
+        @staticmethod
+        def init(**named: Any) -> None:
+            begun.update(named)
+
+        @staticmethod
+        def log(figures: dict[str, float], step: int) -> None:
+            sent.setdefault(step, {}).update(figures)
+
+    monkeypatch.setitem(sys.modules, "trackio", Trackio)
+    finished(tiny_run(train={"steps": 3, "track": ("trackio",)}), tmp_path / "one")
+    assert (begun["project"], begun["name"], begun["config"]["heads.n"]) == ("headstart", "one", 3)
+    logged = metrics_of(tmp_path / "one")
+    for line in logged:
+        if line["kind"] == "step":
+            assert sent[line["step"]]["step/loss"] == line["loss"]
+            assert sent[line["step"]]["step/losses/2"] == line["losses"][2]
+    assert sent[3]["measured/tau"] == logged[-1]["tau"]
+
+
+def test_a_run_is_drawn(tiny_run: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.delitem(sys.modules, "matplotlib.figure")
+    finished(tiny_run(train={"steps": 2}), tmp_path)
+    assert "trunk" in (tmp_path / "run" / "plot.svg").read_text()
 
 
 def test_missing_trackers_and_devices_are_named(tiny_run: MakeConfig, tmp_path: Path) -> None:
