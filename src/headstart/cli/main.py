@@ -14,6 +14,7 @@ from headstart import __version__
 from headstart.cli import status
 from headstart.cli.bench import bench
 from headstart.cli.chat import chat
+from headstart.cli.check import check
 from headstart.cli.data import data
 from headstart.cli.demo import demo
 from headstart.cli.doctor import doctor
@@ -36,6 +37,7 @@ VERBS: dict[str, Callable[..., int | None]] = {
     "doctor": doctor,
     "graft": graft,
     "bench": bench,
+    "check": check,
     "inspect": inspect,
     "plan": plan,
     "data": data,

@@ -23,6 +23,7 @@ NUM_TOP = 5
 _MANNERS: tuple[tuple[int | None, Mapping[str, Any]], ...] = (
     (NUM_TOP, {"return_token_ids": True}),
     (NUM_TOP, {}),
+    (None, {"return_token_ids": True}),
     (None, {}),
 )
 
@@ -61,15 +62,23 @@ class Answer:
 class Asker:
     """Puts the check's questions to one server."""
 
-    def __init__(self, client: OpenAIClient, tokenizer: Tokenizer | None = None, vocab_size: int = 0) -> None:
+    def __init__(
+        self,
+        client: OpenAIClient,
+        tokenizer: Tokenizer | None = None,
+        vocab_size: int = 0,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
         """Nothing is asked yet.
 
         Args:
             client: the server.
             tokenizer: the vocabulary; prompts then go as ids, and tokens come back as ids.
             vocab_size: of it.
+            fields: of every request, besides, such as one that switches drafting off.
         """
         self._client = client
+        self._fields = dict(fields or {})
         self._manner = 0
         self._settled = False
         self._ids = None if tokenizer is None else _ids_by_text(tokenizer, vocab_size)
@@ -112,7 +121,7 @@ class Asker:
             logprobs, extra = _MANNERS[self._manner]
             request = CompletionRequest(
                 prompt=prompt, max_tokens=max_tokens, temperature=temperature, seed=seed, stop=stop,
-                logprobs=logprobs, extra=extra,
+                logprobs=logprobs, extra={**extra, **self._fields},
             )  # fmt: skip
             try:
                 completion = self._client.stream_whole(request) if streamed else self._client.complete(request)
@@ -156,7 +165,8 @@ class Asker:
 
     def _token(self, text: str, token_id: int | None) -> Token | None:
         if self._ids is None:
-            return text
+            # without log-probabilities there are ids alone; and a part of a character looks like any other
+            return token_id if not text else None if "\ufffd" in text else text
         return token_id if token_id is not None else self._ids.get(text)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headstart.measure.check.answers import Answer, Token
+from headstart.measure.check.evidence import NearMissEvidence
 from headstart.measure.check.tolerance import Tolerance, pair_errors
 from headstart.measure.check.trunk_law import TrunkLaw
 
@@ -77,7 +78,13 @@ class Walk:
 
 
 def walk_by_law(
-    law: TrunkLaw, prompt: Sequence[int], answer: Answer, end_ids: Collection[int], tolerance: Tolerance, number: int
+    law: TrunkLaw,
+    prompt: Sequence[int],
+    answer: Answer,
+    end_ids: Collection[int],
+    tolerance: Tolerance,
+    number: int,
+    evidence: NearMissEvidence,
 ) -> Walk:
     """Compare an answer with the model, along the answer: after a departure the text goes on as the server wrote it.
 
@@ -88,6 +95,7 @@ def walk_by_law(
         end_ids: what ends a text.
         tolerance: what is a tie.
         number: of the prompt, for the report.
+        evidence: is told of each place.
     """
     tokens = [token for token in answer.tokens or () if isinstance(token, int)]
     before, done = list(prompt), 0  # what the server seems to have seen, and how many of its tokens are in it
@@ -100,9 +108,11 @@ def walk_by_law(
             best, token = int(row.argmax()), tokens[place]
             if _deviates(answer, place, row, tolerance):
                 deviating.add(place)
+            margin = float(row[best] - row[token])
+            if margin <= tolerance.margin:
+                evidence.add(row[best] - np.delete(row, best), token != best)
             if token == best:
                 continue
-            margin = float(row[best] - row[token])
             kind: DepartureKind = "tie"
             missing: list[int] = []
             if margin > tolerance.margin:
@@ -210,7 +220,9 @@ def _wrong_end(
     ]
 
 
-def compare_by_plain(plain: Answer, answer: Answer, tolerance: Tolerance, number: int) -> Walk:
+def compare_by_plain(
+    plain: Answer, answer: Answer, tolerance: Tolerance, number: int, evidence: NearMissEvidence
+) -> Walk:
     """Compare an answer with a plain server's, up to where they part; beyond, they are different texts.
 
     Args:
@@ -218,6 +230,7 @@ def compare_by_plain(plain: Answer, answer: Answer, tolerance: Tolerance, number
         answer: what is checked.
         tolerance: what is a tie.
         number: of the prompt, for the report.
+        evidence: is told of each place.
     """
     ours, theirs = plain.tokens or (), answer.tokens or ()
     num_deviating = 0
@@ -227,6 +240,8 @@ def compare_by_plain(plain: Answer, answer: Answer, tolerance: Tolerance, number
             shared = [(candidate, value) for candidate, value in answer.tops[place] if candidate in said]
             errors = pair_errors(shared, [said[candidate] for candidate, _ in shared])
             num_deviating += bool(errors) and abs(errors[0]) > tolerance.margin
+        if said and place < len(plain.logprobs):
+            evidence.add(plain.logprobs[place] - np.asarray(sorted(said.values())[:-1]), token != own)
         if token == own:
             continue
         # a token that is not among the likeliest is less likely than the last of them

@@ -20,7 +20,6 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-ARGMAX = "argmax"
 _LIKELIEST_SHARE = 0.9
 _SHARPNESS = (0.5, 0.75, 1.33, 2.0)
 _BINS = 8
@@ -63,7 +62,7 @@ class LawEvidence:
             own = -80.0
         own_share = math.exp(own)
         hit = float(token == int(log_probabilities.argmax()))
-        gains = {ARGMAX: math.log((1.0 - _LIKELIEST_SHARE) + _LIKELIEST_SHARE * hit / own_share)}
+        gains = {"argmax": math.log((1.0 - _LIKELIEST_SHARE) + _LIKELIEST_SHARE * hit / own_share)}
         for power in _SHARPNESS:
             normaliser = math.log(float(np.exp(power * log_probabilities).sum()))
             gains[f"sharpness {power}"] = (power - 1.0) * own - normaliser
@@ -88,59 +87,101 @@ class LawEvidence:
         """Natural logarithm of the fortune, the mean of all bets."""
         return log_mean_exp(self._wealth.values()) if self._wealth else 0.0
 
-    @property
-    def best_bet(self) -> str:
-        """The bet that won most."""
-        return max(self._wealth, key=self._wealth.__getitem__, default="none")
+
+class NearMissEvidence:
+    """Evidence that tokens near the likeliest are written for it more often than rounding explains.
+
+    One such token may be a tie that fell the other way; several, none of them quite as close as rounding makes likely,
+    are not. What is bet on: of the places with a second token within some reach, a share departs.
+    """
+
+    _SHARES = (0.05, 0.3)
+    _REACHES = (0.25, 0.5, 1.0, 2.0)
+
+    def __init__(self, scale: float) -> None:
+        """Nothing was seen yet.
+
+        Args:
+            scale: of the Laplace distribution of the errors of differences of log-probabilities.
+        """
+        self._scale = scale
+        self._wealth = {(share, reach): 0.0 for share in self._SHARES for reach in self._REACHES}
+
+    def add(self, margins: NDArray[np.float64], departed: bool) -> None:
+        """Play one place.
+
+        Args:
+            margins: [V - 1] or fewer, log-probability of the likeliest less that of each other token.
+            departed: whether another was written.
+        """
+        # a token overtakes the likeliest if the error of their difference exceeds the margin
+        by_rounding = min(float(0.5 * np.exp(-margins / self._scale).sum()), 0.5) if margins.size else 0.0
+        by_rounding = max(by_rounding, 1e-12)
+        for (share, reach), wealth in self._wealth.items():
+            if margins.size and margins.min() <= reach and share > by_rounding:
+                factor = share / by_rounding if departed else (1.0 - share) / (1.0 - by_rounding)
+                self._wealth[share, reach] = wealth + math.log(factor)
 
     @property
-    def detectable(self) -> float:
-        """Nats a draw from which on a difference in sharpness would have been found, for a fortune of 1."""
-        return self._discount + math.log(len(self._wealth) or 1) / max(self.num_draws, 1)
+    def log_evidence(self) -> float:
+        """Natural logarithm of the fortune."""
+        return log_mean_exp(self._wealth.values())
 
 
 class PairEvidence:
     """Evidence that two servers draw from different distributions, neither of which is known.
 
-    Draws at the same place of the same text are paired, one of each server. If the distributions are equal, either
-    of the two could as well have come from the other; the bet is on which came from where.
+    Texts are drawn in pairs, one of each server. If the distributions are equal, either of the two could as well have
+    come from the other; the bet is on which came from where. One bet is on the ranks of all tokens of a text, another
+    on single tokens at the same place of the same text.
     """
 
     def __init__(self) -> None:
         """Nothing was drawn yet."""
         self._waiting: tuple[dict[Hashable, list[Hashable]], ...] = (defaultdict(list), defaultdict(list))
-        self._counts: dict[Hashable, tuple[Counter[Hashable], Counter[Hashable]]] = defaultdict(
+        self._counts: defaultdict[Hashable, tuple[Counter[Hashable], Counter[Hashable]]] = defaultdict(
             lambda: (Counter(), Counter())
         )
-        self._wealth = {"context": 0.0, "rank": 0.0}
-        self._ranks: dict[tuple[Hashable, Hashable], int] = {}
+        self._wealth = {"ranks": 0.0, "tokens": 0.0}
         self.num_draws = 0
 
-    def add(self, side: int, context: Hashable, token: Hashable, rank: int) -> None:
-        """Play one token, if the other server has one to pair with it.
+    def add_ranks(self, ours: Sequence[int], theirs: Sequence[int]) -> None:
+        """Play a pair of texts.
+
+        Args:
+            ours, theirs: the rank of each token among the likeliest at its place, from 0.
+        """
+        self._wealth["ranks"] += self._gain("ranks", ours, theirs)
+        self.num_draws += len(ours)
+
+    def add_token(self, side: int, context: Hashable, token: Hashable) -> None:
+        """Play one token, as soon as the other server has one to pair with it.
 
         Args:
             side: 0 or 1, whose it is.
             context: names the text before it.
             token: what was drawn.
-            rank: of the token, by a list of the likeliest that is the same for both sides.
         """
-        self._ranks.setdefault((context, token), rank)
         self._waiting[side][context].append(token)
         first, second = (waiting[context] for waiting in self._waiting)
         if first and second:
-            self.num_draws += 1
-            ours, theirs = first.pop(0), second.pop(0)
-            self._wealth["context"] += self._gain(context, ours, theirs)
-            self._wealth["rank"] += self._gain("rank", self._ranks[context, ours], self._ranks[context, theirs])
+            self._wealth["tokens"] += self._gain(context, [first.pop(0)], [second.pop(0)])
 
-    def _gain(self, key: Hashable, ours: Hashable, theirs: Hashable) -> float:
+    def _gain(self, key: Hashable, ours: Sequence[Hashable], theirs: Sequence[Hashable]) -> float:
         own, other = self._counts[key]
-        as_seen = (own[ours] + 0.5) * (other[theirs] + 0.5)
-        swapped = (own[theirs] + 0.5) * (other[ours] + 0.5)
-        own[ours] += 1
-        other[theirs] += 1
-        return math.log(2.0 * as_seen / (as_seen + swapped))
+        own_total, other_total = math.log(own.total() + 1.0), math.log(other.total() + 1.0)
+
+        def favour(outcomes: Sequence[Hashable]) -> float:
+            """How much better these fit what our side drew before than what the other did."""
+            return math.fsum(
+                math.log(own[outcome] + 0.5) - own_total - math.log(other[outcome] + 0.5) + other_total
+                for outcome in outcomes
+            )
+
+        advantage = favour(ours) - favour(theirs)
+        own.update(ours)
+        other.update(theirs)
+        return math.log(2.0) - float(np.logaddexp(0.0, -advantage))
 
     @property
     def log_evidence(self) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headstart.engine.text import Tokenizer
+from headstart.errors import UnsupportedError
 from headstart.measure.check.answers import Answer, Asker, Token
 from headstart.measure.check.departures import Walk, compare_by_plain, walk_by_law
-from headstart.measure.check.evidence import ARGMAX, LawEvidence, PairEvidence
+from headstart.measure.check.evidence import LawEvidence, NearMissEvidence, PairEvidence
 from headstart.measure.check.tolerance import Tolerance, pair_errors
 from headstart.measure.check.trunk_law import TrunkLaw
 
@@ -69,16 +69,24 @@ class Reference(Protocol):
     def compare_fresh(self, asker: Asker, prompt: Prompt, written: Sequence[Token], into: FreshComparison) -> None:
         """Ask the server for one token after a text, and compare."""
 
-    def walk(self, prompt: Prompt, answer: Answer, max_tokens: int, tolerance: Tolerance, number: int) -> Walk:
-        """Compare a greedy answer."""
+    def walk(
+        self,
+        prompt: Prompt,
+        answer: Answer,
+        max_tokens: int,
+        tolerance: Tolerance,
+        number: int,
+        evidence: NearMissEvidence,
+    ) -> Walk:
+        """Compare a greedy answer; the evidence is told of each place."""
 
     def log_probability(self, prompt: Prompt, answer: Answer) -> float | None:
         """Of an answer drawn at temperature 1, at most; `None` if it cannot be known."""
 
-    def takes_likeliest(self, prompt: Prompt, answer: Answer, tolerance: Tolerance) -> bool:
-        """Whether all tokens after the first are the likeliest."""
+    def later_margins(self, prompt: Prompt, answer: Answer) -> list[float]:
+        """By how much each token after the first is less likely than the likeliest, in nats."""
 
-    def sample_test(self, max_tokens: int, deviation: float) -> SampleTest:
+    def sample_test(self, max_tokens: int, tolerance: Tolerance) -> SampleTest:
         """A test of the distribution of drawn texts."""
 
 
@@ -115,9 +123,17 @@ class LawReference:
             top = [(candidate, value) for candidate, value in answer.tops[0] if isinstance(candidate, int)]
             into.errors += pair_errors(top, [float(row[candidate]) for candidate, _ in top])
 
-    def walk(self, prompt: Prompt, answer: Answer, max_tokens: int, tolerance: Tolerance, number: int) -> Walk:
+    def walk(
+        self,
+        prompt: Prompt,
+        answer: Answer,
+        max_tokens: int,
+        tolerance: Tolerance,
+        number: int,
+        evidence: NearMissEvidence,
+    ) -> Walk:
         """See `Reference`; the answer is followed through all its departures."""
-        return walk_by_law(self._law, _ids(prompt), answer, self._tokenizer.end_ids, tolerance, number)
+        return walk_by_law(self._law, _ids(prompt), answer, self._tokenizer.end_ids, tolerance, number, evidence)
 
     def log_probability(self, prompt: Prompt, answer: Answer) -> float | None:
         """See `Reference`."""
@@ -125,14 +141,13 @@ class LawReference:
             return None
         return sum(float(row[token]) for row, token in self._rows(prompt, answer))
 
-    def takes_likeliest(self, prompt: Prompt, answer: Answer, tolerance: Tolerance) -> bool:
+    def later_margins(self, prompt: Prompt, answer: Answer) -> list[float]:
         """See `Reference`."""
-        rows = self._rows(prompt, answer)[1:]
-        return bool(rows) and all(row.max() - row[token] <= tolerance.margin for row, token in rows)
+        return [float(row.max() - row[token]) for row, token in self._rows(prompt, answer)[1:]]
 
-    def sample_test(self, max_tokens: int, deviation: float) -> SampleTest:
+    def sample_test(self, max_tokens: int, tolerance: Tolerance) -> SampleTest:
         """See `Reference`; against the exact probabilities."""
-        return _LawSamples(self._draws, LawEvidence(deviation))
+        return _LawSamples(self._draws, LawEvidence(tolerance.deviation), tolerance.margin)
 
     def _rows(self, prompt: Prompt, answer: Answer) -> list[tuple[NDArray[np.float64], int]]:
         tokens = _ids(answer.tokens or ())
@@ -140,8 +155,8 @@ class LawReference:
             return []
         return list(zip(self._law.after([*_ids(prompt), *tokens[:-1]], len(tokens)), tokens, strict=True))
 
-    def _draws(self, prompt: Prompt, answer: Answer) -> list[tuple[NDArray[np.float64], int]]:
-        """Distributions and what was drawn from them; tokens that look alike to us are one."""
+    def _draws(self, prompt: Prompt, answer: Answer) -> list[_Draw]:
+        """What was drawn, token by token; tokens that cannot be told from each other are one."""
         tokens = _ids(answer.tokens or ())
         ends, unreadable = self._tokenizer.end_ids, self._unreadable()
         if not answer.is_whole and unreadable:
@@ -151,22 +166,40 @@ class LawReference:
         if not tokens:
             return []
         rows = self._law.after([*_ids(prompt), *tokens[:-1]], len(tokens))
-        for group in (ends, unreadable):
-            inside = [token for token in group if token < self._law.vocab_size]
-            if len(inside) > 1:
-                joined = np.logaddexp.reduce(rows[:, inside], axis=1)
-                rows[:, inside] = -np.inf
-                rows[:, inside[0]] = joined
-        return list(zip(rows, tokens, strict=True))
+        highest = rows.max(axis=1)
+        groups = [[token for token in group if token < self._law.vocab_size] for group in (ends, unreadable)]
+        margins = []
+        for row, token, best in zip(rows, tokens, highest, strict=True):
+            own = next((group for group in groups if token in group[:1]), [token])
+            margins.append(float(best - row[own].max()))
+        for group in groups:
+            if len(group) > 1:
+                joined = np.logaddexp.reduce(rows[:, group], axis=1)
+                rows[:, group] = -np.inf
+                rows[:, group[0]] = joined
+        return [_Draw(*draw) for draw in zip(rows, tokens, margins, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Draw:
+    """A token, the log-probabilities [V] that it was drawn with, and by how much it was not the likeliest."""
+
+    log_probabilities: NDArray[np.float64]
+    token: int
+    margin: float
 
 
 class _LawSamples:
     """Drawn texts, each token a bet at known odds."""
 
     def __init__(
-        self, draws: Callable[[Prompt, Answer], list[tuple[NDArray[np.float64], int]]], evidence: LawEvidence
+        self,
+        draws: Callable[[Prompt, Answer], list[_Draw]],
+        evidence: LawEvidence,
+        margin: float,
     ) -> None:
         self._draws = draws
+        self._margin = margin
         self._evidence = evidence
         self._num_later = self._num_likeliest = 0
 
@@ -176,12 +209,12 @@ class _LawSamples:
 
     def add(self, prompt: Prompt, seed: int, answer: Answer) -> None:
         context: tuple[object, ...] = (prompt,)
-        for place, (row, token) in enumerate(self._draws(prompt, answer)):
-            self._evidence.add(context, row, token)
-            context = (*context, token)
+        for place, draw in enumerate(self._draws(prompt, answer)):
+            self._evidence.add(context, draw.log_probabilities, draw.token)
+            context = (*context, draw.token)
             if place:  # the first token comes of the prompt's pass, in which nothing is drafted
                 self._num_later += 1
-                self._num_likeliest += token == int(row.argmax())
+                self._num_likeliest += draw.margin <= self._margin
 
     @property
     def log_evidence(self) -> float:
@@ -189,7 +222,7 @@ class _LawSamples:
 
     @property
     def is_argmax(self) -> bool:
-        return self._evidence.best_bet == ARGMAX and self._num_likeliest >= _ARGMAX_SHARE * self._num_later
+        return self._num_likeliest >= _ARGMAX_SHARE * self._num_later
 
 
 class PlainReference:
@@ -206,9 +239,9 @@ class PlainReference:
 
     def compare_fresh(self, asker: Asker, prompt: Prompt, written: Sequence[Token], into: FreshComparison) -> None:
         """See `Reference`; both servers are asked."""
+        if not all(isinstance(token, str) for token in written):
+            return  # the texts of ids are not known here
         text = str(prompt) + "".join(map(str, written))
-        if "\ufffd" in text:
-            return  # a part of a character, which a text cannot end with
         answer, plain = asker.ask(text, 1), self._asker.ask(text, 1)
         if not answer.tokens or not plain.tokens or not plain.tops or not plain.tops[0]:
             return
@@ -219,37 +252,53 @@ class PlainReference:
             top = [(candidate, value) for candidate, value in answer.tops[0] if candidate in said]
             into.errors += pair_errors(top, [said[candidate] for candidate, _ in top])
 
-    def walk(self, prompt: Prompt, answer: Answer, max_tokens: int, tolerance: Tolerance, number: int) -> Walk:
+    def walk(
+        self,
+        prompt: Prompt,
+        answer: Answer,
+        max_tokens: int,
+        tolerance: Tolerance,
+        number: int,
+        evidence: NearMissEvidence,
+    ) -> Walk:
         """See `Reference`; the two are compared up to where they part."""
         if prompt not in self._plain:
             self._plain[prompt] = self._asker.ask(prompt, max_tokens)
-        return compare_by_plain(self._plain[prompt], answer, tolerance, number)
+            self._check_comparable(self._plain[prompt], answer)
+        return compare_by_plain(self._plain[prompt], answer, tolerance, number, evidence)
+
+    def _check_comparable(self, plain: Answer, answer: Answer) -> None:
+        kinds = {type(token) for tokens in (plain.tokens, answer.tokens) for token in tokens or ()}
+        if not plain.tops or not answer.tops or len(kinds) > 1:
+            raise UnsupportedError(
+                f"{self._asker.url} does not tell its tokens as the other server does, so they cannot be compared. "
+                "Switch on log-probabilities in both."
+            )
 
     def log_probability(self, prompt: Prompt, answer: Answer) -> float | None:
         """See `Reference`; by the server's own word."""
-        if not answer.tokens or any(map(math.isnan, answer.logprobs)):
+        if answer.tokens is None or any(map(math.isnan, answer.logprobs)):
             return None
         return sum(answer.logprobs)
 
-    def takes_likeliest(self, prompt: Prompt, answer: Answer, tolerance: Tolerance) -> bool:
+    def later_margins(self, prompt: Prompt, answer: Answer) -> list[float]:
         """See `Reference`; by the server's own word."""
-        places = list(zip(answer.best_logprobs, answer.logprobs, strict=True))[1:]
-        return bool(places) and all(best - own <= tolerance.margin for best, own in places)
+        places = zip(answer.best_logprobs, answer.logprobs, strict=True)
+        return [best - own for best, own in places if math.isfinite(best - own)][1:]
 
-    def sample_test(self, max_tokens: int, deviation: float) -> SampleTest:
+    def sample_test(self, max_tokens: int, tolerance: Tolerance) -> SampleTest:
         """See `Reference`; as many texts are drawn from the plain server."""
         return _PairSamples(self._asker, max_tokens)
 
 
 class _PairSamples:
-    """Texts drawn from two servers, paired where they begin alike."""
+    """Texts drawn from two servers."""
 
     def __init__(self, plain: Asker, max_tokens: int) -> None:
         self._plain = plain
         self._max_tokens = max_tokens
         self._evidence = PairEvidence()
-        self._shares: tuple[list[bool], list[bool]] = ([], [])
-        self._likeliest: dict[tuple[object, ...], tuple[tuple[Token, float], ...]] = {}
+        self._later_ranks: tuple[list[int], list[int]] = ([], [])
 
     @property
     def num_draws(self) -> int:
@@ -257,17 +306,13 @@ class _PairSamples:
 
     def add(self, prompt: Prompt, seed: int, answer: Answer) -> None:
         plain = self._plain.ask(prompt, self._max_tokens, temperature=1.0, seed=seed)
-        # the plain one first: its lists of the likeliest rank the tokens of both
-        for side, drawn in ((1, plain), (0, answer)):
+        ranks = [_ranks(drawn) for drawn in (answer, plain)]
+        self._evidence.add_ranks(*ranks)
+        for side, drawn in enumerate((answer, plain)):
+            self._later_ranks[side].extend(ranks[side][1:])
             context: tuple[object, ...] = (prompt,)
-            tokens: list[Token] = list(drawn.tokens or ())
-            for place, token in enumerate(tokens):
-                top = drawn.tops[place] if place < len(drawn.tops) else ()
-                ranked = self._likeliest.setdefault(context, top)
-                rank = next((index for index, (other, _) in enumerate(ranked) if other == token), len(ranked))
-                self._evidence.add(side, context, token, rank)
-                if place and top:
-                    self._shares[side].append(top[0][0] == token)
+            for token in drawn.tokens or ():
+                self._evidence.add_token(side, context, token)
                 context = (*context, token)
 
     @property
@@ -276,8 +321,16 @@ class _PairSamples:
 
     @property
     def is_argmax(self) -> bool:
-        own, other = (statistics.fmean(share) if share else 0.0 for share in self._shares)
+        own, other = (ranks.count(0) / max(len(ranks), 1) for ranks in self._later_ranks)
         return own >= _ARGMAX_SHARE > other
+
+
+def _ranks(answer: Answer) -> list[int]:
+    """Of each token, among the likeliest that the server names."""
+    return [
+        next((rank for rank, (other, _) in enumerate(top) if other == token), len(top))
+        for token, top in zip(answer.tokens or (), answer.tops, strict=False)
+    ]
 
 
 def _ids(tokens: Sequence[Token] | Prompt) -> list[int]:

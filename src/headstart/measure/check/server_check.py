@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from headstart.engine.text import Tokenizer
-from headstart.errors import ConfigError
+from headstart.errors import ConfigError, UnsupportedError
 from headstart.measure.check.answers import Answer, Asker
 from headstart.measure.check.endings import check_accounts, check_stops
 from headstart.measure.check.findings import Finding
@@ -18,8 +18,8 @@ from headstart.measure.check.trunk_law import TrunkLaw
 from headstart.measure.openai_client import OpenAIClient
 from headstart.runtime.protocol import Trunk
 
-# Rounding, copies, distribution: each may raise a third of the false alarms.
-_NUM_RANDOM_TESTS = 3
+# Rounding, many ties, copies, distribution: each may raise a fourth of the false alarms.
+_NUM_RANDOM_TESTS = 4
 # Few, so that many drawn texts begin alike and what follows can be compared.
 _SAMPLED_PROMPTS = 3
 
@@ -92,8 +92,10 @@ def check_against_server(
     prompts: Sequence[str],
     config: ServerCheckConfig,
     progress: Callable[[float], None] = lambda share: None,
+    *,
+    plain_fields: Mapping[str, Any] | None = None,
 ) -> tuple[Finding, ...]:
-    """Hold a server to another that decodes plainly.
+    """Hold a server to another that decodes plainly, or to itself with drafting switched off.
 
     Args:
         client: the server.
@@ -101,11 +103,12 @@ def check_against_server(
         prompts: plain texts.
         config: how thoroughly.
         progress: called with the share that is done.
+        plain_fields: of requests to `plain`, which switch its drafting off.
 
     Raises:
         HeadstartError: a server fails.
     """
-    return _check(Asker(client), PlainReference(Asker(plain)), prompts, config, progress)
+    return _check(Asker(client), PlainReference(Asker(plain, fields=plain_fields)), prompts, config, progress)
 
 
 def _check(
@@ -123,10 +126,15 @@ def _check(
     for prompt in prompts:
         answers.append(asker.ask(prompt, config.max_tokens))
         progress(0.3 * len(answers) / len(prompts))
+    if all(answer.tokens is None for answer in answers):
+        raise UnsupportedError(
+            f"{asker.url} tells neither token ids nor log-probabilities, so its tokens are not known and cannot be "
+            "checked. Switch them on (vLLM: return_token_ids; others: logprobs)."
+        )
     tolerance, fresh = compare_fresh(
         asker, reference, prompts, answers, num_layers=config.num_layers, false_alarm=false_alarm
     )
-    greedy = judge_greedy(reference, prompts, answers, config.max_tokens, tolerance)
+    greedy = judge_greedy(reference, prompts, answers, config.max_tokens, tolerance, false_alarm)
     progress(0.4)
     accounts = check_accounts(asker, prompts, answers, config.max_tokens)
     stops = check_stops(asker, prompts, answers, config.max_tokens)

@@ -6,9 +6,9 @@ to the server afresh, drafting has no part in the answer, and what it says of th
 what we say. The errors found there are taken to have the tails of a Laplace distribution, which are heavier than
 those of the sum of many small roundings, and the tolerance is what no error is to exceed in the whole run.
 
-It is *bounded* by what 16-bit arithmetic explains: each of the 2 L sums into the residual stream of L layers rounds
-it by a relative 2**-9, in directions of their own, so a logit errs by about 2**-9 sqrt(2 L) times the spread of logits.
-What differs more was not computed from the same weights.
+It is *bounded* by what 16-bit arithmetic explains: each of some eight results of a layer (projections, their inputs,
+sums into the residual stream) is rounded by a relative 2**-9, in directions of its own, so after L layers a logit
+errs by about 2**-9 sqrt(8 L) times the spread of logits. What differs more was not computed from the same weights.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 _ROUNDING_16_BIT = 2.0**-9
+_ROUNDINGS_A_LAYER = 8
 # our own logits are float32, and servers print some six digits
 _ROUNDING_PRINTED = 1e-5
 # a median of fewer errors says little
@@ -43,6 +44,11 @@ class Tolerance:
     largest: float
     basis: Literal["measured", "16-bit arithmetic"]
     num_measured: int
+
+    @property
+    def scale(self) -> float:
+        """Of the Laplace distribution of errors."""
+        return max(self.deviation / math.sqrt(2.0), _ROUNDING_PRINTED)
 
     @property
     def is_same_model(self) -> bool:
@@ -72,7 +78,7 @@ def find_tolerance(
         num_places: places that will be judged.
         false_alarm: probability that an error exceeds the margin at any of them.
     """
-    bound = math.sqrt(2.0) * _ROUNDING_16_BIT * math.sqrt(2.0 * num_layers) * logit_spread
+    bound = math.sqrt(2.0) * _ROUNDING_16_BIT * math.sqrt(_ROUNDINGS_A_LAYER * num_layers) * logit_spread
     # P(|error| > t) = exp(-t / scale) for Laplace; its deviation is sqrt(2) scale, its median ln(2) scale
     tail = math.log(max(num_places, 1) / false_alarm)
     largest = bound / math.sqrt(2.0) * tail + _ROUNDING_PRINTED

@@ -1,0 +1,190 @@
+"""`headstart check`: the certificate that nothing was changed by drafting."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from headstart.cli import status
+from headstart.cli.bench_flags import ServerFlags
+from headstart.cli.check_flags import CheckFlags, EngineCheckFlags, ServerCheckFlags
+from headstart.cli.flags import ModelName
+from headstart.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headstart.cli.opening import OpenedModel
+    from headstart.measure.check import Certificate
+    from headstart.measure.check.engine_check import MakeEngine
+    from headstart.measure.check.findings import Finding
+    from headstart.measure.openai_client import OpenAIClient
+
+_FLAGS, _ENGINE, _SAMPLES, _SERVERS = CheckFlags(), EngineCheckFlags(), ServerCheckFlags(), ServerFlags()
+
+
+def check(
+    model: ModelName | None = None,
+    /,
+    *,
+    weights: Annotated[
+        str, Parameter(help="Compute with the file's own formats (stored), or convert: f32, bf16, int8, int8-row.")
+    ] = "stored",
+    engine: EngineCheckFlags = _ENGINE,
+    servers: ServerFlags = _SERVERS,
+    samples: ServerCheckFlags = _SAMPLES,
+    flags: CheckFlags = _FLAGS,
+    json: Annotated[bool, Parameter(help="Print nothing but one JSON document.")] = False,
+) -> int | None:
+    """Check that drafting changes nothing: is what is written what the model alone would write?
+
+    A model file: this engine's tokens are compared with plain decoding of one text at a time, for every drafter, batch,
+    number of threads and way of splitting and sharing prompts. With --url: a server is held to the model file, or to
+    --url-plain: greedy tokens, where they part and whether that was a tie; stop strings, counts, streams; seeds; and
+    the distribution of what it draws. A fault is named. Exit status 0 if all is exact, 1 if not.
+    """
+    _refuse_what_does_not_fit(model, engine, servers, samples)
+    prompts = flags.read_prompts()
+
+    # late: they bring numpy and the native module, which --help can do without
+    from headstart.cli.results import print_json
+
+    if servers.url is None:
+        assert model is not None
+        certificate = _check_engine(model, weights, engine, flags, prompts)
+    else:
+        certificate = _check_server(model, weights, servers, engine, samples, flags, prompts)
+    document = certificate.to_json()
+    if flags.out is not None:
+        flags.out.write_text(json_module.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if json:
+        print_json(document)
+    else:
+        _print_account(certificate, flags.out)
+    return None if certificate.exact else status.FAILURE
+
+
+def _refuse_what_does_not_fit(
+    model: str | None, engine: EngineCheckFlags, servers: ServerFlags, samples: ServerCheckFlags
+) -> None:
+    has_plain = servers.url_plain is not None or servers.plain_fields is not None
+    if servers.url is None:
+        samples.refuse()
+        for name in ("url_plain", "plain_fields", "server_model", "api_key"):
+            if getattr(servers, name) is not None:
+                raise ConfigError(f"--{name.replace('_', '-')} has no effect without --url. Leave it out.")
+        if model is None:
+            raise ConfigError("Name a model to be checked, or a server by --url.")
+        return
+    engine.refuse()
+    if model is None and not has_plain:
+        raise ConfigError(
+            f"What {servers.url} is to be held to is missing: name the model file that it serves, or a server that "
+            "decodes plainly by --url-plain, or fields that switch drafting off by --plain-fields."
+        )
+    if (model is not None and has_plain) or (servers.url_plain is not None and servers.plain_fields is not None):
+        raise ConfigError("Hold a server to one thing: a model file, --url-plain or --plain-fields.")
+
+
+def _check_engine(
+    model: str, weights: str, engine: EngineCheckFlags, flags: CheckFlags, prompts: list[str]
+) -> Certificate:
+    from headstart.cli.flags import EngineFlags
+    from headstart.cli.opening import open_model
+    from headstart.cli.progress import progress_bar
+    from headstart.engine import Engine
+    from headstart.measure.check import check_engine
+
+    config = engine.to_config(flags)
+    opened: list[OpenedModel] = []
+
+    def open_side(draft: str, threads: int | None) -> MakeEngine:
+        if opened:
+            opened.clear()  # first: two may not fit into memory
+        opened.append(open_model(model, EngineFlags(draft=draft, threads=threads, weights=weights)))
+        parts = opened[0].parts
+
+        def make_engine(**settings: Any) -> Engine:
+            return Engine(parts.trunk, parts.tokenizer, drafter=parts.drafters or None, **settings)
+
+        return make_engine
+
+    with progress_bar("Checking") as show:
+        findings = check_engine(open_side, prompts, config, show)
+    context = {"model": _model_document(opened[0]), "settings": config.to_json()}
+    return _certificate(model, findings, context, prompts)
+
+
+def _check_server(
+    model: str | None,
+    weights: str,
+    servers: ServerFlags,
+    engine: EngineCheckFlags,
+    samples: ServerCheckFlags,
+    flags: CheckFlags,
+    prompts: list[str],
+) -> Certificate:
+    from headstart.cli.flags import EngineFlags
+    from headstart.cli.opening import open_model
+    from headstart.cli.progress import progress_bar
+    from headstart.measure.check import check_against_model, check_against_server
+
+    assert servers.url is not None
+    client = _client(servers.url, servers)
+    context: dict[str, Any] = {"server": servers.url, "server_model": client.model}
+    if model is None:
+        config = samples.to_config(flags, None)
+        plain = _client(servers.url_plain or servers.url, servers)
+        with progress_bar("Checking") as show:
+            findings = check_against_server(client, plain, prompts, config, show, plain_fields=servers.plain_extra())
+        context["held_to"] = {"server": plain.url, "fields": servers.plain_extra()}
+    else:
+        (threads,) = engine.to_config(flags).threads[:1]
+        opened = open_model(model, EngineFlags(draft="none", threads=threads, weights=weights))
+        config = samples.to_config(flags, opened.parts.trunk.config.num_layers)
+        with progress_bar("Checking") as show:
+            findings = check_against_model(client, opened.parts.trunk, opened.parts.tokenizer, prompts, config, show)
+        context["held_to"] = _model_document(opened)
+    return _certificate(servers.url, findings, {**context, "settings": config.to_json()}, prompts)
+
+
+def _client(url: str, servers: ServerFlags) -> OpenAIClient:
+    from headstart.measure.openai_client import OpenAIClient
+
+    return OpenAIClient(url, model=servers.server_model, api_key=servers.api_key)
+
+
+def _certificate(
+    subject: str, findings: tuple[Finding, ...], context: Mapping[str, Any], prompts: list[str]
+) -> Certificate:
+    from headstart.measure.check import Certificate, prompts_document
+
+    return Certificate(
+        subject=subject,
+        findings=findings,
+        context={**context, "prompts": prompts_document(prompts), "machine": {"cpus": os.cpu_count()}},
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _model_document(opened: OpenedModel) -> dict[str, Any]:
+    from headstart.cli.results import machine_document
+
+    document = machine_document(opened)
+    return {name: document[name] for name in ("model", "heads", "threads", "instruction_set")} | {
+        "weights": opened.flags.weights
+    }
+
+
+def _print_account(certificate: Certificate, path: Path | None) -> None:
+    for finding in certificate.findings:
+        told = finding.untested or "; ".join(fault.kind for fault in finding.faults)
+        print(f"{finding.outcome:10}  {finding.test}{': ' if told else ''}{told}")
+    print(certificate.sentence)
+    if path is not None:
+        print(f"The certificate is in {path}.", file=sys.stderr)

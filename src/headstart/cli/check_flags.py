@@ -1,0 +1,141 @@
+"""The flags of `headstart check`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from headstart.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headstart.measure.check import EngineCheckConfig, ServerCheckConfig
+
+_NUM_PROMPTS = 8
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class CheckFlags:
+    """What is asked."""
+
+    prompts: Annotated[
+        Path | None,
+        Parameter(help='JSONL with "prompt", "turns" or "messages"; by default some that ship with this program.'),
+    ] = None
+    limit: Annotated[int, Parameter(help="Prompts at most, taken evenly over the file.")] = _NUM_PROMPTS
+    max_tokens: Annotated[int, Parameter(help="Tokens of an answer at most.")] = 48
+    seed: Annotated[int, Parameter(help="Of what is drawn.")] = 0
+    out: Annotated[Path | None, Parameter(help="File for the certificate, as JSON.")] = None
+    config: Annotated[
+        Path | None, Parameter(help="TOML file with flags, in a table for each verb. HEADSTART_CONFIG names it too.")
+    ] = None
+
+    def read_prompts(self) -> list[str]:
+        """The prompts as plain texts: of a conversation, what was said last.
+
+        Raises:
+            ConfigError: the file cannot be read or is malformed, or the limit is below 1.
+        """
+        from headstart.measure.workload import read_prompts, shipped_prompts, take_evenly
+
+        if self.limit < 1:
+            raise ConfigError(f"--limit {self.limit}: it must be at least 1 prompt.")
+        prompts = shipped_prompts() if self.prompts is None else read_prompts(self.prompts)
+        return [prompt.messages[-1][1] for prompt in take_evenly(prompts, self.limit)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class EngineCheckFlags:
+    """What is compared with plain decoding, on this engine. The defaults are `None`: a flag without effect is refused."""
+
+    draft: Annotated[
+        str | None,
+        Parameter(
+            help="Who guesses: of none, lookup, heads, heads:FILE, model:PATH and auto, with commas between. "
+            "none,lookup,auto by default."
+        ),
+    ] = None
+    batch: Annotated[str | None, Parameter(help="Sequences at once, such as 1,4,16. 1,4 by default.")] = None
+    threads: Annotated[
+        str | None,
+        Parameter(
+            help="CPU threads; several numbers such as 1,4 are compared. By default as many as the process may use."
+        ),
+    ] = None
+
+    def to_config(self, flags: CheckFlags) -> EngineCheckConfig:
+        """The same as the check takes it.
+
+        Raises:
+            ConfigError: a value is out of its range.
+        """
+        from headstart.measure.check import EngineCheckConfig
+
+        usual = EngineCheckConfig()
+        return EngineCheckConfig(
+            drafts=usual.drafts if self.draft is None else tuple(filter(None, self.draft.split(","))),
+            batches=usual.batches if self.batch is None else _numbers("--batch", self.batch),
+            threads=usual.threads if self.threads is None else _numbers("--threads", self.threads),
+            max_tokens=flags.max_tokens,
+            seed=flags.seed,
+        )
+
+    def refuse(self) -> None:
+        """Refuse flags that a server does not heed."""
+        for name in ("draft", "batch"):
+            if getattr(self, name) is not None:
+                raise ConfigError(f"--{name} is the server's own affair with --url. Leave it out.")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ServerCheckFlags:
+    """How thoroughly a server's draws are tested."""
+
+    samples: Annotated[
+        int | None, Parameter(help="Texts drawn from a server at most, to see their distribution. 400 by default.")
+    ] = None
+    false_alarm: Annotated[
+        float | None,
+        Parameter(help="Probability that a right server is called broken, over the whole run. 0.001 by default."),
+    ] = None
+
+    def to_config(self, flags: CheckFlags, num_layers: int | None) -> ServerCheckConfig:
+        """The same as the check takes it.
+
+        Args:
+            flags: what is asked.
+            num_layers: of the model, if it is known.
+
+        Raises:
+            ConfigError: a value is out of its range.
+        """
+        from headstart.measure.check import ServerCheckConfig
+
+        usual = ServerCheckConfig()
+        return ServerCheckConfig(
+            max_tokens=flags.max_tokens,
+            num_sampled=usual.num_sampled if self.samples is None else self.samples,
+            false_alarm=usual.false_alarm if self.false_alarm is None else self.false_alarm,
+            num_layers=usual.num_layers if num_layers is None else num_layers,
+            seed=flags.seed,
+        )
+
+    def refuse(self) -> None:
+        """Refuse flags that matter to servers only."""
+        for name in ("samples", "false_alarm"):
+            if getattr(self, name) is not None:
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} has no effect without --url: this engine is compared token by token."
+                )
+
+
+def _numbers(flag: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(f"{flag} {text!r}: give whole numbers with commas between.") from None
