@@ -11,7 +11,9 @@ one unembedding.
 from __future__ import annotations
 
 import json
+import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -41,7 +43,7 @@ app = cyclopts.App(help=__doc__)
 @app.default
 def compare(*, as_json: Annotated[bool, cyclopts.Parameter(name="--json", negative="")] = False) -> None:
     """Measure all cells; with `--json`, the last line of stdout is one JSON document."""
-    cells = {order: [_in_a_process(order, num_heads) for num_heads in HEADS] for order in ORDERS}
+    cells = {order: [measure_cell(order, num_heads) for num_heads in HEADS] for order in ORDERS}
     console = Console(stderr=as_json)
     table = Table(title=f"one step, {TOKENS} tokens, {VOCABULARY} x {WIDTH}, {LAYERS} layers with the heads', float32")
     for column in ("order", "heads", "peak MiB", "over n = 1", "step s", "loss"):
@@ -66,33 +68,57 @@ def compare(*, as_json: Annotated[bool, cyclopts.Parameter(name="--json", negati
         print(json.dumps(document))
 
 
+def measure_cell(
+    order: str, num_heads: int, *, vocabulary: int = VOCABULARY, steps: int = 1, threads: int | None = None
+) -> dict[str, Any]:
+    """Peak memory and time of a step, in a process of its own.
+
+    Args:
+        order: one of `ORDERS`.
+        num_heads: as many layers fewer has the trunk.
+        vocabulary: rows of the unembedding.
+        steps: that are taken; the time is the median of all but the first, if there are others.
+        threads: of the CPU; by default what the libraries take.
+    """
+    command = [sys.executable, __file__, "cell", order, str(num_heads), str(vocabulary), str(steps)]
+    environment = dict(os.environ) if threads is None else os.environ | {"OMP_NUM_THREADS": str(threads)}
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    result: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return result
+
+
 @app.command(show=False)
-def cell(order: str, num_heads: int) -> None:
-    """One step in this process; one JSON line."""
+def cell(order: str, num_heads: int, vocabulary: int = VOCABULARY, steps: int = 1) -> None:
+    """Steps in this process; one JSON line."""
     import torch
     from torch import nn
 
     torch.manual_seed(0)
     baseline = _peak_bytes()
     trunk, heads = _layers(LAYERS - num_heads), _layers(num_heads)
-    embedding = nn.Embedding(VOCABULARY, WIDTH)
-    unembedding = nn.Parameter(0.02 * torch.randn(VOCABULARY, WIDTH))
-    tokens = torch.randint(VOCABULARY, (TOKENS,))
-    step = {"naive": _naive, "head_by_head": _head_by_head, "head_by_head_chunked": _head_by_head_chunked}[order]
-    started = time.perf_counter()
-    states = embedding(tokens)[None]
-    for layer in trunk:
-        states = _run(layer, states)
-    loss = step(states, heads, unembedding, tokens)
-    loss.backward()
-    step_s = time.perf_counter() - started
+    embedding = nn.Embedding(vocabulary, WIDTH)
+    unembedding = nn.Parameter(0.02 * torch.randn(vocabulary, WIDTH))
+    tokens = torch.randint(vocabulary, (TOKENS,))
+    loss_of = {"naive": _naive, "head_by_head": _head_by_head, "head_by_head_chunked": _head_by_head_chunked}[order]
+    parameters = [*trunk.parameters(), *heads.parameters(), *embedding.parameters(), unembedding]
+    seconds = []
+    for _ in range(steps):
+        for parameter in parameters:
+            parameter.grad = None
+        started = time.perf_counter()
+        states = embedding(tokens)[None]
+        for layer in trunk:
+            states = _run(layer, states)
+        loss = loss_of(states, heads, unembedding, tokens)
+        loss.backward()
+        seconds.append(time.perf_counter() - started)
     assert unembedding.grad is not None
     print(
         json.dumps(
             {
                 "peak_bytes": _peak_bytes(),
                 "baseline_bytes": baseline,
-                "step_s": step_s,
+                "step_s": statistics.median(seconds[1:] or seconds),
                 "loss": float(loss.detach()),
                 "gradient_norm": float(unembedding.grad.norm()),
                 "torch": torch.__version__,
@@ -162,13 +188,6 @@ def _run(layer: nn.Module, states: Tensor) -> Tensor:
     causal = nn.Transformer.generate_square_subsequent_mask(TOKENS)
     output: Tensor = layer(states, src_mask=causal, is_causal=True)
     return output
-
-
-def _in_a_process(order: str, num_heads: int) -> dict[str, Any]:
-    command = [sys.executable, __file__, "cell", order, str(num_heads)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    result: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return result
 
 
 def _over_one(row: list[dict[str, Any]], num_heads: int) -> float:

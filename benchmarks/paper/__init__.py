@@ -1,0 +1,1 @@
+"""Claims about multi-token prediction, tried at a small scale. `run.py` is the command."""

@@ -1,0 +1,161 @@
+"""What heads are worth in the native engine: tokens a pass, greedily and at temperature 1, and real speed.
+
+A model that repeats itself is easy to guess, so each figure has the share of distinct runs of eight bytes beside it.
+Every drafted text is held against the plain one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from head_figures.acceptance import Acceptance, Identity, answer_each, measure_acceptance
+from head_figures.engines import MAX_NODES, Engines
+from head_figures.speed import AUTO, PLAIN, Race, Sides, race_singly
+from head_figures.workload import Prompt
+from headstart import Engine, SamplingParams
+from headstart.errors import HeadstartError
+from headstart.measure.report import Spread
+from paper.claim import Figures, Job
+from paper.models import heads_file
+
+if TYPE_CHECKING:
+    from paper.stopwatch import Stopwatch
+    from paper.workspace import Workspace
+
+# of writing one token plainly or not, on whatever machine; a measurement is short beside the training before it
+_TOKEN_S = 1e-3
+
+
+def drafting_job(model: str, corpus: str, depths: Sequence[int], *, heads: str = "", race: bool = False) -> Job:
+    """Measure heads that another job has trained; named after that with "drafting-" before.
+
+    Args:
+        model: name of the job that trained the model.
+        corpus: whose held-out documents are written on.
+        depths: guesses ahead, each measured by itself.
+        heads: name of the job that grafted them, if they were not trained with the model.
+        race: whether speed is measured as well, and with "paying" what the engine's own policy makes of all heads.
+    """
+
+    def estimate(stopwatch: Stopwatch) -> float:
+        budget = stopwatch.budget
+        texts = budget.prompts * len(depths) * (2 + (2 * budget.rounds if race else 0))
+        return texts * budget.answer_tokens * _TOKEN_S
+
+    return Job(
+        name=f"drafting-{heads or model}",
+        settings={"model": model, "heads": heads or model, "corpus": corpus, "depths": list(depths), "race": race},
+        run=lambda workspace: _measure(workspace, model, corpus, depths, heads or model, race),
+        estimate=estimate,
+    )
+
+
+def _measure(workspace: Workspace, model: str, corpus: str, depths: Sequence[int], heads: str, race: bool) -> Figures:
+    engines = Engines.load(workspace.model_folder(model), heads_file(workspace, heads), workspace.threads)
+    meter = _Meter(engines, _prompts(workspace, corpus), workspace.budget.answer_tokens, workspace.budget.rounds)
+    found: dict[str, Any] = {str(depth): meter.measure(depth, race=race) for depth in depths}
+    if race:
+        found["paying"] = meter.measure(None, race=True)
+    meter.require_identity(model)
+    plain = {"distinct_8gram_share": meter.plain_distinct_share, "num_compared": meter.identity.num_compared}
+    return {"by_depth": found, "plain": plain, "prompts": len(meter.prompts)}
+
+
+def _prompts(workspace: Workspace, corpus: str) -> list[Prompt]:
+    from headstart.train.pretrain.acceptance import prompts_of
+
+    budget = workspace.budget
+    found = prompts_of(workspace.corpus(corpus).validation, budget.prompts, budget.prompt_tokens)
+    return [Prompt(id=f"{corpus} {number}", category=corpus, token_ids=tuple(ids)) for number, ids in enumerate(found)]
+
+
+class _Meter:
+    """Writes the same prompts on with more and fewer guesses.
+
+    Attributes:
+        prompts: that are written on.
+        identity: what was compared.
+    """
+
+    def __init__(self, engines: Engines, prompts: Sequence[Prompt], max_tokens: int, rounds: int) -> None:
+        self.prompts, self.identity = list(prompts), Identity()
+        self._engines, self._max_tokens, self._rounds = engines, max_tokens, rounds
+        greedy = SamplingParams(max_tokens=max_tokens)
+        self._greedy = [greedy] * len(self.prompts)
+        self._drawn = [
+            SamplingParams(max_tokens=max_tokens, temperature=1.0, seed=seed) for seed in range(len(self.prompts))
+        ]
+        self._plain = [
+            list(zip(self.prompts, answer_each(engines.plain, self.prompts, params, _no_progress), strict=True))
+            for params in (self._greedy, self._drawn)
+        ]
+        self._written = Acceptance()
+        for prompt, completion in self._plain[0]:
+            self._written.add(prompt.category, completion, greedy)
+
+    @property
+    def plain_distinct_share(self) -> float | None:
+        """Of greedy texts."""
+        return self._written.distinct_share()
+
+    def measure(self, depth: int | None, *, race: bool) -> Figures:
+        """Figures of so many guesses ahead, and no more a pass; `None` leaves it to the engine when to draft."""
+        greedy, drawn = Acceptance(), Acceptance()
+        for references, params, acceptance in zip(
+            self._plain, (self._greedy, self._drawn), (greedy, drawn), strict=True
+        ):
+            with self._engine(depth) as engine:
+                measure_acceptance(engine, references, params, acceptance, self.identity, _no_progress)
+        figures: Figures = {
+            "tau": greedy.tau,
+            "tau_drawn": drawn.tau,
+            "survival": list(greedy.over_all.survival),
+            "survival_drawn": list(drawn.over_all.survival),
+            "distinct_8gram_share": greedy.distinct_share(),
+            "distinct_8gram_share_drawn": drawn.distinct_share(),
+        }
+        return figures | (self._race(depth) if race else {})
+
+    def _race(self, depth: int | None) -> Figures:
+        race = Race()
+        with self._engine(depth) as engine:
+            sides = Sides(
+                plain=self._engines.plain, auto=engine, identity=self.identity, max_tokens=self._max_tokens,
+                rounds=self._rounds,
+            )  # fmt: skip
+            race_singly(sides, self.prompts, race, _no_progress)
+        return {
+            "speedup": _median(race.ratio(PLAIN)),
+            "tokens_per_s": _median(race.tokens_per_s(AUTO)),
+            "plain_tokens_per_s": _median(race.tokens_per_s(PLAIN)),
+        }
+
+    def _engine(self, depth: int | None) -> Engine:
+        parts = self._engines.parts
+        return Engine(
+            parts.trunk, parts.tokenizer, drafter=parts.drafters, max_batch=1, share_prefixes=False,
+            policy="measured" if depth is None else "always",
+            max_nodes=depth or MAX_NODES, max_depth=depth or MAX_NODES,
+        )  # fmt: skip
+
+    def require_identity(self, model: str) -> None:
+        """Figures of drafts that changed a text would be worth nothing.
+
+        Raises:
+            HeadstartError: one did.
+        """
+        if self.identity.different:
+            raise HeadstartError(
+                f"{model}: {len(self.identity.different)} of {self.identity.num_compared} drafted texts differ from "
+                f"the plain ones, the first of {self.identity.different[0]}. That is a fault of the engine."
+            )
+
+
+def _median(spread: Spread | None) -> float | None:
+    return None if spread is None else spread.median
+
+
+def _no_progress() -> None:
+    """Nobody is told of single texts."""

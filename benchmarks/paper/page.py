@@ -1,0 +1,168 @@
+"""The page of all claims, written from the figures of finished jobs alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headstart.train.whole_files import write_whole
+from paper.budgets import Budget
+from paper.claim import Claim, Figures, Finding, Job, Table
+from paper.judgement import overall
+from paper.plots import draw
+from paper.workspace import Workspace
+
+_INTRODUCTION = """\
+# Pretraining with several tokens: the claims at a small scale
+
+What was said of multi-token prediction, mostly of models of 7 billion parameters, tried with models a thousand times
+smaller on a CPU. Every figure here, and every word on how it came out, is written from the files of finished runs by
+
+```console
+$ {command}
+```
+
+A claim *holds* if all its seeds show it and their mean lies more than twice its standard error above zero, *does not
+hold* if they show the opposite in the same way, and is *within noise* otherwise. Fewer than three seeds decide nothing.
+Figures are means, with the range over seeds in brackets. Tokens a pass count the trunk's own.
+
+A young model repeats itself, and what repeats is easy to guess: beside tokens a pass stands the share of distinct runs
+of eight bytes, and beside greedy texts those drawn at temperature 1, by which claims about drafting are judged where
+they say nothing else.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """How far a claim is.
+
+    Attributes:
+        claim: which.
+        num_done, num_jobs: finished jobs, and all.
+        seconds: that the finished ones took.
+        finding: what they come to, if all are done.
+        machines: on which they were done, each once.
+    """
+
+    claim: Claim
+    num_done: int
+    num_jobs: int
+    seconds: float
+    finding: Finding | None
+    machines: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        comparisons = () if self.finding is None else self.finding.comparisons
+        return {
+            "claim": self.claim.name,
+            "statement": self.claim.statement,
+            "jobs_done": self.num_done,
+            "jobs": self.num_jobs,
+            "seconds": self.seconds,
+            "outcome": None if self.finding is None else overall(comparisons),
+            "comparisons": [
+                {"says": each.says, "outcome": each.outcome, "differences": list(each.differences), "unit": each.unit}
+                for each in comparisons
+            ],
+        }
+
+
+def state_of(claim: Claim, workspace: Workspace) -> State:
+    """How far a claim is in a workspace."""
+    budget = workspace.budget
+    jobs = distinct_jobs(claim, budget)
+    done: dict[str, Figures] = {}
+    machines: dict[str, None] = {}
+    for job in jobs:
+        figures = workspace.figures(job)
+        if figures is not None:
+            done[job.name] = figures
+            machines[_spoken_machine(workspace.machine(job) or {})] = None
+    return State(
+        claim=claim,
+        num_done=len(done),
+        num_jobs=len(jobs),
+        seconds=sum(workspace.seconds(job) for job in jobs),
+        finding=claim.find(budget, done) if len(done) == len(jobs) else None,
+        machines=tuple(machines),
+    )
+
+
+def distinct_jobs(claim: Claim, budget: Budget) -> list[Job]:
+    """A claim's jobs, each once, in an order in which they can be done."""
+    return list({job.name: job for job in claim.jobs(budget)}.values())
+
+
+def write_page(path: Path, states: Sequence[State], budget: Budget, threads: int) -> None:
+    """Write the page, with its plots in a folder of its name beside it."""
+    words = ["python", "benchmarks/paper/run.py", "--budget", budget.name, "--threads", str(threads)]
+    command = shlex.join([*words, "--out", "DIR", "--page", path.name])
+    lines = [_INTRODUCTION.format(command=command), *_overview(states, budget)]
+    for state in states:
+        lines += _section(state, path)
+    write_whole(path, "\n".join(lines).rstrip() + "\n")
+
+
+def _overview(states: Sequence[State], budget: Budget) -> Iterator[str]:
+    rows = []
+    for state in states:
+        if state.finding is None:
+            part = f"{state.num_done} of {state.num_jobs} jobs are done" if state.num_done else "nothing is done"
+            rows.append((state.claim.statement, "–", "–", "–", "–", f"not run: {part}"))
+            continue
+        finding = state.finding
+        seeds = str(len(finding.comparisons[0].differences))
+        time = f"{state.seconds / 60:.0f} min"
+        rows.append((state.claim.statement, finding.model, finding.data, seeds, time, overall(finding.comparisons)))
+    head = ("claim", "model", "data", "seeds", "time of all runs", "outcome")
+    yield f"Budget: {budget.name}. Claims share runs, so times do not add up."
+    yield ""
+    yield from _table(Table(head=head, rows=tuple(rows)))
+
+
+def _section(state: State, page: Path) -> Iterator[str]:
+    claim, finding = state.claim, state.finding
+    yield f"## {claim.statement}"
+    yield ""
+    yield f"Claimed by {claim.source}."
+    yield ""
+    yield f"Tried: {claim.method}."
+    yield ""
+    if finding is None:
+        yield "Not run with this budget."
+        yield ""
+        return
+    yield from (f"- {comparison}" for comparison in finding.comparisons)
+    yield ""
+    for table in finding.tables:
+        yield from _table(table)
+    for plot in finding.plots:
+        drawn = draw(plot, page.parent / page.stem)
+        yield f"![{plot.title}: {plot.y_label} over {plot.x_label}]({page.stem}/{drawn.name})"
+        yield ""
+    for remark in finding.remarks:
+        yield remark
+        yield ""
+    yield f"Done on {'; '.join(state.machines)}."
+    yield ""
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield _row(table.head)
+    yield "|" + "---|" * len(table.head)
+    yield from (_row(row) for row in table.rows)
+    yield ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _spoken_machine(about: Mapping[str, Any]) -> str:
+    machine, versions = about["machine"], about["versions"]
+    spoken = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"{machine['cpu']}, {about['threads']} threads ({spoken})"

@@ -1,0 +1,60 @@
+"""A question with one right answer, and which side it is on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+Draw = Callable[[int], "Item"]
+"""The item of a number; the same number gives the same item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A question with one right answer.
+
+    Attributes:
+        prompt: what the model is given.
+        answer: how it has to go on; as many bytes are asked of it.
+        rest: what follows in a text to train on.
+        group: under which it is scored.
+    """
+
+    prompt: str
+    answer: str
+    rest: str = ""
+    group: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it, to train on."""
+        return self.prompt + self.answer + self.rest
+
+
+def is_held_out(key: str, one_of: int) -> bool:
+    """Whether what a key names is never trained on; its digest decides, so no list has to be kept.
+
+    Args:
+        key: such as the question.
+        one_of: how many keys there are for one that is held out.
+    """
+    digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % one_of == 0
+
+
+def distinct(draw: Draw, count: int) -> Iterator[Item]:
+    """The first `count` different items of a stream.
+
+    Args:
+        draw: gives the item of each number from 0.
+        count: of items; there must be as many different ones.
+    """
+    seen: set[str] = set()
+    number = 0
+    while len(seen) < count:
+        item = draw(number)
+        number += 1
+        if item.text not in seen:
+            seen.add(item.text)
+            yield item

@@ -1,0 +1,125 @@
+"""A folder of everything that is made for the claims, and what is finished in it.
+
+OUT/BUDGET/corpora/NAME/    text
+OUT/BUDGET/models/NAME/     what was trained, in the state in which a run that was broken off goes on
+OUT/BUDGET/jobs/NAME.json   the figures of a finished job, with what they depend on
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from headstart import __version__
+from headstart.errors import CheckpointError, ConfigError
+from headstart.measure.machine import describe_machine
+from headstart.train.corpus import Corpus, CorpusConfig, prepare_corpus
+from headstart.train.phases import Show
+from headstart.train.whole_files import write_whole
+from paper.budgets import Budget
+from paper.claim import Figures, Job
+from paper.corpora import sources_of
+
+
+class Workspace:
+    """Where jobs are done.
+
+    Attributes:
+        budget: what is spent.
+        threads: of the CPU.
+        show: told of progress.
+    """
+
+    def __init__(self, out: Path, budget: Budget, threads: int, show: Show = lambda progress: None) -> None:
+        """Nothing is made yet."""
+        self._folder = out / budget.name
+        self._corpora: dict[str, Corpus] = {}
+        self.budget, self.threads, self.show = budget, threads, show
+
+    def corpus_folder(self, name: str) -> Path:
+        """Where a corpus lies, or will."""
+        return self._folder / "corpora" / name
+
+    def model_folder(self, name: str) -> Path:
+        """Where a model lies, or will."""
+        return self._folder / "models" / name
+
+    def corpus(self, name: str) -> Corpus:
+        """One of `paper.corpora.CORPORA`, prepared now if it was not."""
+        if name not in self._corpora:
+            folder = self.corpus_folder(name)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            sources = sources_of(name, self.budget, folder.parent)
+            self._corpora[name] = prepare_corpus(folder, CorpusConfig(sources=sources))
+        return self._corpora[name]
+
+    def figures(self, job: Job) -> Figures | None:
+        """What a finished job found; `None` if it is not finished.
+
+        Raises:
+            ConfigError: it was done with other settings.
+            CheckpointError: its file is damaged.
+        """
+        record = self._record(job)
+        return None if record is None else dict(record["figures"])
+
+    def seconds(self, job: Job) -> float:
+        """What a finished job took; 0 if it is not finished. Of one that was broken off, the last go alone."""
+        record = self._record(job)
+        return 0.0 if record is None else float(record["seconds"])
+
+    def machine(self, job: Job) -> Mapping[str, Any] | None:
+        """Where and with what a finished job was done."""
+        record = self._record(job)
+        return None if record is None else {name: record[name] for name in ("machine", "versions", "threads")}
+
+    def do(self, job: Job, versions: Callable[[], Mapping[str, str]]) -> None:
+        """Do a job, unless it is finished, and keep what it found.
+
+        Args:
+            job: all that it builds on is done.
+            versions: of what it runs on, beside this package's own.
+        """
+        if self._record(job) is not None:
+            return
+        started = time.monotonic()
+        figures = job.run(self)
+        record = {
+            "name": job.name,
+            "settings": dict(job.settings),
+            "figures": figures,
+            "seconds": time.monotonic() - started,
+            "threads": self.threads,
+            "versions": {"headstart": __version__, "python": platform.python_version(), "numpy": numpy.__version__}
+            | dict(versions()),
+            "machine": describe_machine(),
+        }
+        path = self._path(job)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(record, indent=2) + "\n")
+
+    def _path(self, job: Job) -> Path:
+        return self._folder / "jobs" / f"{job.name}.json"
+
+    def _record(self, job: Job) -> Mapping[str, Any] | None:
+        path = self._path(job)
+        try:
+            record: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            settings = record["settings"]
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{path}: damaged ({error!r}). Remove it to have the job done again.") from error
+        # as JSON holds them: tuples become lists
+        asked = json.loads(json.dumps(dict(job.settings)))
+        differing = [name for name in {**settings, **asked} if settings.get(name) != asked.get(name)]
+        if differing:
+            shown = "; ".join(f"{name} was {settings.get(name)!r} and is now {asked.get(name)!r}" for name in differing)
+            raise ConfigError(f"{path} was done with other settings: {shown}. Give another --out, or remove it.")
+        return record
