@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import shlex
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from headstart.cli.bench_sides import OpenedSides
     from headstart.measure.bench import BenchSettings, Journal
     from headstart.measure.report import Report
+    from headstart.measure.workload import Prompt
 
 _FLAGS, _SERVERS = BenchFlags(), ServerFlags()
 
@@ -68,7 +73,7 @@ def bench(
     subject = {**opened.subject, "prompts": _prompts_document(prompts), "settings": settings.to_json()}
     journal = Journal(flags.out, subject)
     is_complete = _run(opened, settings, journal)
-    report = make_report(subject, opened.conditions, journal, is_complete=is_complete)
+    report = make_report(subject, {**opened.conditions, "command": _command()}, journal, is_complete=is_complete)
     paths = write_report(report, flags.out) if flags.out is not None else []
     if json:
         print_json(report.to_json())
@@ -98,14 +103,19 @@ def _run(opened: OpenedSides, settings: BenchSettings, journal: Journal) -> bool
         return run.run()
 
 
-def _prompts_document(prompts: list[Any]) -> dict[str, Any]:
-    import hashlib
+def _command() -> str:
+    """What was typed, but for keys: reports are shown to others."""
+    shown: list[str] = []
+    for argument in sys.argv[1:]:
+        follows_key = shown[-1:] == ["--api-key"]
+        shown.append("..." if follows_key else "--api-key=..." if argument.startswith("--api-key=") else argument)
+    return shlex.join(["headstart", *shown])
 
-    categories: dict[str, int] = {}
-    for prompt in prompts:
-        categories[prompt.category] = categories.get(prompt.category, 0) + 1
+
+def _prompts_document(prompts: Sequence[Prompt]) -> dict[str, Any]:
     digest = hashlib.sha256(repr(prompts).encode("utf-8", "surrogatepass")).hexdigest()
-    return {"count": len(prompts), "categories": categories, "digest": digest[:16]}
+    categories = Counter(prompt.category for prompt in prompts)
+    return {"count": len(prompts), "categories": dict(categories), "digest": digest[:16]}
 
 
 def _account(report: Report) -> list[str]:

@@ -202,18 +202,21 @@ class Bench:
         return True
 
     def _time_passes(self, step: _Step) -> bool:
-        """Time passes once in each repeat of a cell, before its first turn of that side."""
+        """Time the passes of all sides once in each repeat of a cell, one side right after the other."""
         load = step.filled.cell.load
-        if not isinstance(load, ClosedLoop) or self._journal.has(CostSample, step.cell, step.side.name, step.repeat):
+        if not isinstance(load, ClosedLoop):
             return True
-        if self._should_stop():
-            return False
         # what a sequence looks back on half-way through its answer
         context = step.filled.usual_tokens + self._settings.max_tokens // 2
-        seconds = step.side.time_passes(load.concurrency, context)
-        self._journal.add(
-            CostSample(cell=step.cell, side=step.side.name, repeat=step.repeat, context=context, seconds=seconds)
-        )
+        for side in self._sides:
+            if self._journal.has(CostSample, step.cell, side.name, step.repeat):
+                continue
+            if self._should_stop():
+                return False
+            seconds = side.time_passes(load.concurrency, context)
+            self._journal.add(
+                CostSample(cell=step.cell, side=side.name, repeat=step.repeat, context=context, seconds=seconds)
+            )
         return True
 
     def _params(self, ask: Ask) -> SamplingParams:

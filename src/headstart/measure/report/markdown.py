@@ -74,8 +74,8 @@ def _server_counts(cell: CellFigures) -> Iterator[str]:
     counted = [side for side in cell.sides if side.server_tokens]
     for side in counted:
         yield (
-            f"- {side.label}: {side.server_tokens} tokens by the server's own counters, {side.usage_tokens} by the usage "
-            "of its answers"
+            f"- {side.label}: {side.server_tokens} tokens by the server's own counters, {side.usage_tokens} by the "
+            "usage of its answers"
         )
     if counted:
         yield ""

@@ -250,7 +250,7 @@ def _would_change(decision: Decision, ordered: Sequence[CellFigures], name: str)
     prediction = side.prediction
     if side.acceptance is not None and side.acceptance.drafted < _HARDLY * side.acceptance.rounds:
         return (
-            f"With {told.key} hardly anything was drafted, as the engine saw no gain in it: guesses that are right "
+            f"With {told.key}, hardly anything was drafted, as the engine saw no gain in it: guesses that are right "
             "more often would change that."
         )
     tokens = prediction.mean_acceptance_length
@@ -261,7 +261,7 @@ def _would_change(decision: Decision, ordered: Sequence[CellFigures], name: str)
             "requests at once made checking dearer."
         )
     return (
-        f"With {told.key} a round must give more than {needed:.2f} tokens to pay and gives {tokens:.2f}; "
+        f"With {told.key}, a round must give more than {needed:.2f} tokens to pay and gives {tokens:.2f}; "
         f"{_dearest(prediction)} or more guesses that are right would change that."
     )
 

@@ -98,7 +98,8 @@ def test_every_side_warms_up_and_times_passes_in_each_cell(settings: BenchSettin
     journal = Journal(None, {})
     Bench(sides(settings, calls), filled, settings, journal).run()
     assert calls[:3] == ["none", "lookup", "heads"]  # not counted
-    assert calls[3:5] == ["time none 1 74", "none"]  # the usual prompt and half an answer
+    # after the usual prompt and half an answer; one side right after the other, as they are held against each other
+    assert calls[3:7] == ["time none 1 74", "time lookup 1 74", "time heads 1 74", "none"]
     assert Counter(call for call in calls if call.startswith("time")) == {
         f"time {side} {batch} 74": 2 for side in settings.sides for batch in (1, 4)
     }

@@ -122,7 +122,7 @@ def test_what_would_end_it_is_told_of_the_first_cell_that_fails() -> None:
         cell(side("heads", GOOD, prediction=prediction(2.5, 1.3, 0.4))),
         cell(side("heads", BAD, prediction=prediction(2.5, 3.0, 0.4)), batch=16),
     ]
-    assert "With 16 at once a round must give more than 3.40 tokens" in judge(cells).would_change
+    assert "With 16 at once, a round must give more than 3.40 tokens" in judge(cells).would_change
     assert "below 1.70 tokens a round, where it gives 2.50" in judge(cells[:1]).would_change
 
 
