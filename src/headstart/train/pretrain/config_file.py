@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from headstart.errors import ConfigError
-from headstart.train.pretrain.config import DataConfig, ModelConfig, PretrainConfig, PretrainHeads, TrainConfig
+from headstart.train.pretrain.config import DataConfig, PretrainConfig, TrainConfig
+from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads
 
 _TABLES = {"model": ModelConfig, "heads": PretrainHeads, "data": DataConfig, "train": TrainConfig}
 

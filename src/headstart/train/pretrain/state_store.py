@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor, distributed
-from torch.distributed import checkpoint
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_loader import load as load_shards
+from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 
 from headstart.checkpoint.json_files import read_json_object
 from headstart.errors import CheckpointError
@@ -62,7 +63,7 @@ class StateStore:
         self._team.wait()
         try:
             writer = HuggingFaceStorageWriter(str(following), save_distributed=True)
-            checkpoint.save(dict(tensors), storage_writer=writer)
+            save_shards(dict(tensors), storage_writer=writer)
             if self._team.leads:
                 (following / _PROGRESS).write_text(json.dumps(progress) + "\n", encoding="utf-8")
                 self._replace(following)
@@ -110,7 +111,7 @@ def _read_folder(folder: Path, like: Callable[[str], Tensor]) -> State:
         tensors = {name: like(name) for name in reader.read_metadata().state_dict_metadata}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # by one process alone
-            checkpoint.load(
+            load_shards(
                 tensors,
                 storage_reader=HuggingFaceStorageReader(str(folder)),
                 no_dist=not distributed.is_initialized(),

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from headstart.train.optimiser import PretrainingOptimiser
 from headstart.train.pretrain.batch import LabelledText, count_rows
-from headstart.train.pretrain.config import PretrainHeads, TrainConfig
+from headstart.train.pretrain.config import TrainConfig
 from headstart.train.pretrain.guard import SpikeGuard
 from headstart.train.pretrain.model import PretrainModel
+from headstart.train.pretrain.model_config import PretrainHeads
 from headstart.train.pretrain.schedules import RateSchedule
 from headstart.train.pretrain.team import Team, local_number
 from headstart.train.targets import require_supervision
@@ -195,8 +196,8 @@ class PretrainTrainer:
                 found = self.model(micro, weights, num_rows)
             (found.loss * self._team.loss_factor).backward()
             parts.append(torch.cat([found.loss.detach()[None], found.losses, found.correct]).double())
-        total, *sums = self._team.sum(torch.stack(parts).sum(0)).cpu().split([1, len(num_rows), len(num_rows)])
-        return sums[0], sums[1], float(total)
+        total, losses, correct = torch.split(self._team.sum(torch.stack(parts).sum(0)).cpu(), [1, *[len(num_rows)] * 2])
+        return losses, correct, float(total)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision of products."""

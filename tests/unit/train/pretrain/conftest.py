@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from headstart.train.corpus import CorpusConfig, prepare_corpus
-from headstart.train.pretrain.config import DataConfig, ModelConfig, PretrainConfig, PretrainHeads, TrainConfig
+from headstart.train.pretrain.config import DataConfig, PretrainConfig, TrainConfig
+from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads
 
 
 @pytest.fixture(scope="session")

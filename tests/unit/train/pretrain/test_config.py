@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from headstart.errors import ConfigError, UnsupportedError
-from headstart.train.pretrain.config import DataConfig, ModelConfig, PretrainConfig, PretrainHeads, TrainConfig
+from headstart.train.pretrain.config import DataConfig, PretrainConfig, TrainConfig
 from headstart.train.pretrain.config_file import read_pretrain_config
+from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads
 
 DATA = DataConfig(sources=("stdlib",))
 

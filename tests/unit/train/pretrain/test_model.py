@@ -8,7 +8,8 @@ import pytest
 
 from headstart.architectures.heads import HeadsConfig
 from headstart.train.corpus import PackedWindows
-from headstart.train.pretrain.config import DataConfig, ModelConfig, PretrainConfig, PretrainHeads
+from headstart.train.pretrain.config import DataConfig, PretrainConfig
+from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads
 
 torch = pytest.importorskip("torch")
 

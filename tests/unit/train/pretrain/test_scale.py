@@ -8,7 +8,8 @@ import pytest
 
 from headstart.train.corpus import open_corpus
 from headstart.train.pretrain.blueprint import make_blueprint
-from headstart.train.pretrain.config import DataConfig, ModelConfig, PretrainConfig, PretrainHeads, TrainConfig
+from headstart.train.pretrain.config import DataConfig, PretrainConfig, TrainConfig
+from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads
 from headstart.train.pretrain.scale import scale_of
 
 if TYPE_CHECKING:
