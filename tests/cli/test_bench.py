@@ -55,7 +55,7 @@ def test_sides_are_compared_at_every_batch_and_context(tiny_model: str, prompts:
 def test_for_people(tiny_model: str, prompts: Path) -> None:
     outcome = bench(tiny_model, "--draft", "lookup", "--prompts", prompts, "--rate", "50", repeats=1)
     assert outcome.status == 0
-    assert "With 50/s:" in outcome.out
+    assert "With 50 a second:" in outcome.out
     assert "plain" in outcome.out
     assert "3 of 3 texts the same" in outcome.out
 

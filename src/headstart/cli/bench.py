@@ -63,6 +63,7 @@ def bench(
     # late: they bring numpy and the native module, which --help can do without
     from headstart.cli.bench_sides import open_servers, open_sides
     from headstart.cli.results import print_json
+    from headstart.cli.terminal import printable
     from headstart.measure.bench import Journal
     from headstart.measure.report import make_report, write_report
 
@@ -78,7 +79,9 @@ def bench(
     if json:
         print_json(report.to_json())
     else:
-        print("\n".join([*_account(report), *(f"Written: {path}" for path in paths)]))
+        # categories come from files, which may hold anything
+        lines = [*map(printable, _account(report)), *(f"Written: {path}" for path in paths)]
+        print("\n".join(lines))
     if not is_complete:
         return status.INTERRUPTED
     return status.FAILURE if report.verdict.decision == "broken" else None

@@ -35,7 +35,9 @@ class Cell:
     def key(self) -> str:
         """Its name in results, such as "4 at once, 2048 tokens"."""
         load = (
-            f"{self.load.concurrency} at once" if isinstance(self.load, ClosedLoop) else f"{self.load.rate_per_s:g}/s"
+            f"{self.load.concurrency} at once"
+            if isinstance(self.load, ClosedLoop)
+            else f"{self.load.rate_per_s:g} a second"
         )
         return load if self.context is None else f"{load}, {self.context} tokens"
 
@@ -143,11 +145,6 @@ class FilledCell:
         mixed = _interleaved(self.prompts)
         count = max(len(mixed), _REQUESTS_PER_USER * load.concurrency)
         return {"all": [Ask(prompt=mixed[index % len(mixed)], copy=index // len(mixed)) for index in range(count)]}
-
-    @property
-    def num_requests(self) -> int:
-        """Requests of one side in one repeat, follow-ups included."""
-        return sum(1 + len(ask.prompt.follow_ups) for asks in self.groups().values() for ask in asks)
 
 
 def fill_cells(

@@ -7,9 +7,9 @@ time per token. Texts count by their length: the mean of ratios of single texts 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from headstart.decoding.statistics import AcceptanceStatistics
 from headstart.measure.bench.records import CostSample, RequestRecord, Turn, acceptance_of
@@ -18,6 +18,11 @@ from headstart.measure.bench.settings import PLAIN
 from headstart.measure.report.latency import Latency
 from headstart.measure.report.prediction import Prediction, cost_curve, predict
 from headstart.measure.report.spread import Spread
+
+Item = TypeVar("Item")
+
+Pair = tuple[Turn, Turn]
+"""The plain turn and the one of a side that drafts, on the same requests in the same repeat."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,13 +182,14 @@ def _side_figures(side: str, turns: Sequence[Turn], costs: Sequence[CostSample],
     for request in requests:
         by_category[request.category].append(request)
     counted = [turn.counters for turn in own if turn.counters is not None]
-    different = sorted({name for plain, drafted in pairs for name in _different(plain, drafted)})
+    different = sorted(name for plain, drafted in pairs for name in _different(plain, drafted))
     counts = {category: Acceptance.of(acceptance_of(some)) for category, some in by_category.items()}
     return SideFigures(
         side=side,
         num_requests=len(requests),
         tokens_per_s=_spread(
-            (sum(turn.num_tokens for turn in some), sum(turn.seconds for turn in some)) for some in _by_repeat(own)
+            (sum(turn.num_tokens for turn in some), sum(turn.seconds for turn in some))
+            for some in _whole_repeats(own, lambda turn: turn.repeat)
         ),
         speedup=_spread(_request_ratios(pairs) if is_open else _turn_ratios(pairs)),
         speedup_by_category={
@@ -204,11 +210,8 @@ def _side_figures(side: str, turns: Sequence[Turn], costs: Sequence[CostSample],
     )
 
 
-Pair = tuple[Turn, Turn]
-
-
 def _pairs(turns: Sequence[Turn], side: str) -> list[Pair]:
-    """The plain turn and the side's, of each repeat and group that both have done."""
+    """Of each repeat and group that both have done."""
     plain = {(turn.repeat, turn.group): turn for turn in turns if turn.side == PLAIN}
     return [
         (plain[turn.repeat, turn.group], turn)
@@ -217,21 +220,21 @@ def _pairs(turns: Sequence[Turn], side: str) -> list[Pair]:
     ]
 
 
-def _by_repeat(turns: Sequence[Turn]) -> list[list[Turn]]:
-    """Turns of each repeat that is whole; of the first in any case, so that a run that was stopped says something."""
-    repeats: dict[int, list[Turn]] = defaultdict(list)
-    for turn in turns:
-        repeats[turn.repeat].append(turn)
+def _whole_repeats(items: Sequence[Item], repeat_of: Callable[[Item], int]) -> list[list[Item]]:
+    """Turns or pairs by repeat, without a repeat that was cut short unless it is the only one."""
+    repeats: dict[int, list[Item]] = defaultdict(list)
+    for item in items:
+        repeats[repeat_of(item)].append(item)
     whole = max((len(some) for some in repeats.values()), default=0)
     return [some for some in repeats.values() if len(some) == whole]
 
 
 def _pairs_by_repeat(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    plain_of = {id(drafted): plain for plain, drafted in pairs}
-    return [[(plain_of[id(turn)], turn) for turn in some] for some in _by_repeat([drafted for _, drafted in pairs])]
+    return _whole_repeats(pairs, lambda pair: pair[1].repeat)
 
 
 def _turn_ratios(pairs: Sequence[Pair]) -> Iterable[tuple[float, float]]:
+    """Time per token of turns, plain over drafted."""
     for some in _pairs_by_repeat(pairs):
         plain_s, plain_tokens = sum(plain.seconds for plain, _ in some), sum(plain.num_tokens for plain, _ in some)
         seconds, tokens = sum(turn.seconds for _, turn in some), sum(turn.num_tokens for _, turn in some)
@@ -258,7 +261,8 @@ def _spread(fractions: Iterable[tuple[float, float]]) -> Spread | None:
 def _different(plain: Turn, drafted: Turn) -> list[str]:
     """Requests whose texts differ; one that only one side has differs too."""
     plain_hashes, hashes = _hashes(plain.requests), _hashes(drafted.requests)
-    return [name for name in {*plain_hashes, *hashes} if plain_hashes.get(name) != hashes.get(name)]
+    again = f" (repeat {drafted.repeat + 1})" if drafted.repeat else ""
+    return [f"{name}{again}" for name in {*plain_hashes, *hashes} if plain_hashes.get(name) != hashes.get(name)]
 
 
 def _hashes(requests: Iterable[RequestRecord]) -> dict[str, str]:

@@ -153,10 +153,6 @@ class Chart:
         """A name left of the axis."""
         self._text(self.x.start - 8, self.y(y) + 4, text, "row", anchor="end")
 
-    def note(self, point: Point, text: str, *, anchor: str = "start") -> None:
-        """A word in the chart."""
-        self._text(self.x(point[0]), self.y(point[1]), text, "note", anchor=anchor)
-
     def render(self) -> str:
         """The SVG element."""
         return (

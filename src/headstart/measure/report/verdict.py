@@ -95,6 +95,7 @@ def judge(cells: Sequence[CellFigures], *, is_exact: bool = True) -> Verdict:
     others = tuple(category for category in figures.speedup_by_category if category not in for_it)
     up_to = _up_to_concurrency(ordered, name)
     up_to_context = _up_to_context(ordered, name)
+    limits = _limits(ordered, up_to, up_to_context)
     return Verdict(
         decision=decision,
         side=name,
@@ -102,9 +103,7 @@ def judge(cells: Sequence[CellFigures], *, is_exact: bool = True) -> Verdict:
         other_categories=others,
         up_to_concurrency=up_to,
         up_to_context=up_to_context,
-        sentence=_sentence(
-            decision, first, figures, for_it, others, _limits(ordered, first, name, up_to, up_to_context)
-        ),
+        sentence=_sentence(decision, first, figures, for_it, others, limits),
         would_change=_would_change(decision, ordered, name) + _told_changes(cells, name),
     )
 
@@ -214,14 +213,12 @@ def _sentence(
         )
     if decision == "unsure":
         return f"The run does not say whether to keep {name}: {speed}, and the repeats disagree."
-    return f"Do without {name}: {speed}, and no kind of traffic gains."
+    return f"Do without {name}: {speed}, and no kind of traffic gains beyond doubt."
 
 
-def _limits(
-    ordered: Sequence[CellFigures], first: CellFigures, name: str, up_to: int | None, up_to_context: int | None
-) -> str:
+def _limits(ordered: Sequence[CellFigures], up_to: int | None, up_to_context: int | None) -> str:
     """How far it pays, said only where something beyond was measured or nothing was."""
-    parts, unknown = [], ""
+    first, parts, unknown = ordered[0], [], ""
     concurrencies = [
         cell.concurrency for cell in ordered if cell.context == first.context and cell.concurrency is not None
     ]
@@ -242,7 +239,7 @@ def _would_change(decision: Decision, ordered: Sequence[CellFigures], name: str)
     if decision == "unsure":
         return "More repeats, or a machine with nothing else to do, would tell."
     fails = next((cell for cell in ordered if not _pays_in(cell, name)), None)
-    told = ordered[0] if decision == "keep" and fails is None else fails or ordered[0]
+    told = fails or ordered[0]
     side = told.side(name)
     assert side is not None
     if side.prediction is None:

@@ -76,6 +76,10 @@ def _prompt(line: str, number: int) -> Prompt:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not valid JSON ({error}); each line must be one object") from None
+    try:
+        json.dumps(entry, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("it has half a character (a lone surrogate), which no model can read") from None
     if not isinstance(entry, Mapping):
         raise ValueError(f"it holds a {type(entry).__name__}; it must be an object")
     wrapper = next((key for key in _WRAPPERS if isinstance(entry.get(key), Mapping)), None)

@@ -55,6 +55,16 @@ def test_texts_of_other_lengths_are_compared_by_time_per_token(make_turn: MakeTu
     assert side.different == ("a",)
 
 
+def test_every_text_that_differs_counts(make_turn: MakeTurn, make_request: MakeRequest) -> None:
+    wrong = [make_request(token_hash="other")]
+    side = figures(
+        *(make_turn("none", repeat, 1.0) for repeat in range(2)),
+        *(make_turn("heads", repeat, 1.0, requests=wrong) for repeat in range(2)),
+    )
+    assert side.different == ("a", "a (repeat 2)")
+    assert side.num_compared == 2
+
+
 def test_a_text_that_one_side_lacks_is_a_difference(make_turn: MakeTurn, make_request: MakeRequest) -> None:
     both, one = [make_request("a"), make_request("b")], [make_request("a")]
     side = figures(make_turn("none", 0, 1.0, requests=both), make_turn("heads", 0, 1.0, requests=one))

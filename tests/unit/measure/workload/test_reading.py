@@ -73,6 +73,7 @@ def test_a_servers_log(tmp_path: Path) -> None:
     [
         ("{", "line 2: not valid JSON"),
         ([1], "must be an object"),
+        ('{"prompt": "\\ud800"}', "half a character"),
         ({"text": "x"}, "none of messages, turns, prompt"),
         ({"prompt": "x", "turns": ["y"]}, "turns and prompt"),
         ({"turns": []}, "at least one"),
