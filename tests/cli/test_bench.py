@@ -36,7 +36,7 @@ def test_sides_are_compared_at_every_batch_and_context(tiny_model: str, prompts:
     document = outcome.document
     assert outcome.status == 0
     assert [cell["key"] for cell in document["cells"]] == [
-        "1 at once, 120 tokens", "2 at once, 120 tokens", "1 at once, 200 tokens", "2 at once, 200 tokens",
+        "1 at once, 120 tokens", "1 at once, 200 tokens", "2 at once, 120 tokens", "2 at once, 200 tokens",
     ]  # fmt: skip
     for cell in document["cells"]:
         plain, lookup = cell["sides"]

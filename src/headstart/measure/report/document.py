@@ -42,7 +42,7 @@ class Report:
         subject: what was measured: model, prompts, settings.
         conditions: what it was measured on, and when.
         is_complete: whether all turns that were asked for are in it.
-        cells: figures.
+        cells: figures, of the lightest load first.
         verdict: on them.
         samples: some texts of the sides that draft.
     """
@@ -83,11 +83,8 @@ def make_report(
         is_complete: whether the run is done.
     """
     settings = subject["settings"]
-    cells = tuple(
-        figures
-        for cell in settings["cells"]
-        if (figures := cell_figures(cell, settings["sides"], journal.turns, journal.costs)).sides
-    )
+    figures = (cell_figures(cell, settings["sides"], journal.turns, journal.costs) for cell in settings["cells"])
+    cells = tuple(sorted((each for each in figures if each.sides), key=lambda each: each.weight))
     return Report(
         subject=subject,
         conditions=conditions,

@@ -6,6 +6,7 @@ time per token. Texts count by their length: the mean of ratios of single texts 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -141,6 +142,11 @@ class CellFigures:
     def concurrency(self) -> int | None:
         """Requests at once, in a closed loop."""
         return self.load.get("concurrency")
+
+    @property
+    def weight(self) -> tuple[float, float, int]:
+        """By which cells are ordered: few requests at once first, then short contexts; open loops come last."""
+        return self.concurrency or math.inf, self.load.get("rate_per_s", 0.0), self.context or 0
 
     def side(self, name: str) -> SideFigures | None:
         """The figures of a side, if it has any here."""

@@ -48,7 +48,7 @@ def _body(report: Report, title: str) -> Iterator[str]:
     yield from _over_cells(report, series)
     for number, cell in enumerate(report.cells):
         yield from _cell(cell, series, is_open=number == 0)
-    yield from _samples(report.samples)
+    yield from _samples(report.samples, verdict.side)
     yield "<h2>All figures</h2>"
     yield _table(report.cells)
     yield "<h2>How it was measured</h2>"
@@ -144,7 +144,8 @@ def _cell(cell: CellFigures, series: Series, *, is_open: bool) -> Iterator[str]:
         yield "</details>"
 
 
-def _samples(samples: Sequence[Sample]) -> Iterator[str]:
+def _samples(samples: Sequence[Sample], shown_side: str | None) -> Iterator[str]:
+    """Texts that unfold; the first of the side that the verdict is about is unfolded."""
     if not samples:
         return
     yield "<h2>What was guessed</h2>"
@@ -153,8 +154,9 @@ def _samples(samples: Sequence[Sample]) -> Iterator[str]:
         for depth in range(1, NUM_DEPTHS + 1)
     )
     yield f'<div class="legend"><span>Guessed at depth</span>{depths}<span>bare: the model\'s own</span></div>'
-    for number, sample in enumerate(samples):
-        state = " open" if number == 0 else ""
+    shown = next((sample for sample in samples if sample.side == shown_side), samples[0])
+    for sample in samples:
+        state = " open" if sample is shown else ""
         yield f"<details{state}><summary>{escape(sample.name)}, {escape(sample.side)}</summary>"
         yield f'<div class="text">{"".join(_piece(text, depth) for text, depth in sample.pieces)}</div></details>'
 

@@ -121,11 +121,9 @@ def pays(speedup: Spread, margin: float = MARGIN) -> bool:
 
 
 def _ordered(cells: Sequence[CellFigures], name: str) -> list[CellFigures]:
-    """Cells in which a side can be compared, by requests at once and then by context; open loops come last."""
-    return sorted(
-        (cell for cell in cells if (figures := cell.side(name)) is not None and figures.speedup is not None),
-        key=lambda cell: (cell.concurrency or math.inf, cell.context or 0),
-    )
+    """Cells in which a side can be compared, the lightest first."""
+    found = (cell for cell in cells if (figures := cell.side(name)) is not None and figures.speedup is not None)
+    return sorted(found, key=lambda cell: cell.weight)
 
 
 def _width(speedup: Spread) -> float:
