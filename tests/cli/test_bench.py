@@ -72,6 +72,7 @@ def test_an_interrupted_run_is_reported_and_gone_on_with(
         )
         stopped = bench(*arguments)
     assert stopped.status == 130
+    assert "the same command goes on" in stopped.err
     turns = (tmp_path / "out" / "turns.jsonl").read_text().splitlines()
     assert "stopped before its end" in (tmp_path / "out" / "report.md").read_text()
 

@@ -83,6 +83,8 @@ def bench(
         lines = [*map(printable, _account(report)), *(f"Written: {path}" for path in paths)]
         print("\n".join(lines))
     if not is_complete:
+        if flags.out is not None:
+            print("Stopped; the same command goes on from here.", file=sys.stderr, flush=True)
         return status.INTERRUPTED
     return status.FAILURE if report.verdict.decision == "broken" else None
 

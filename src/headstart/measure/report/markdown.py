@@ -66,7 +66,7 @@ def _identity(report: Report) -> Iterator[str]:
             shown = ", ".join(different[:5]) + (", ..." if len(different) > 5 else "")
             yield f"- {name}: {len(different)} of {compared} texts are **not** the plain ones: {shown}"
         else:
-            yield f"- {name}: all {compared} texts equal the plain ones, by hash"
+            yield f"- {name}: {compared} of {compared} texts equal the plain ones, by hash"
     yield ""
 
 

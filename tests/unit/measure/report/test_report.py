@@ -126,7 +126,7 @@ def test_markdown_has_the_figures(report: Report, tmp_path: Path) -> None:
     markdown = write_report(report, tmp_path)[1].read_text()
     assert markdown.startswith("# toy <model>: does drafting pay?\n\n**Keep heads: 1.43 times plain speed")
     assert "| heads | " in markdown
-    assert "- heads: all 16 texts equal the plain ones, by hash" in markdown
+    assert "- heads: 16 of 16 texts equal the plain ones, by hash" in markdown
     assert "| v(R) | 1.00 | 1.30 | 5.00 |" in markdown
     assert "- machine cores: 2" in markdown
 
