@@ -50,7 +50,7 @@ class CheckFlags:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class EngineCheckFlags:
-    """What is compared with plain decoding, on this engine. The defaults are `None`: a flag without effect is refused."""
+    """What is compared with plain decoding, on this engine. Defaults are `None`, so that one without effect is seen."""
 
     draft: Annotated[
         str | None,

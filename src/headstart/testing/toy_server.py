@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
+from headstart.engine.text import Tokenizer
+from headstart.runtime.protocol import Trunk
 from headstart.testing.byte_tokenizer import ByteTokenizer
 from headstart.testing.speculative_toy import SpeculativeToy, WriterFault, WrittenToken
 from headstart.testing.toy_engine import ALPHABET, VOCAB_SIZE, make_similar_trunk
@@ -24,6 +26,7 @@ from headstart.testing.toy_trunk import ToyTrunk
 ServerFault = WriterFault | Literal["stop string missed", "seed shared", "seed shared at once", "wrong token count"]
 
 _MODEL = "toy"
+_MAX_CONTEXT = 504
 _ENVELOPE = {"id": "cmpl", "object": "text_completion", "model": _MODEL}
 
 
@@ -46,18 +49,39 @@ class ToyServerConfig:
     seed: int = 0
 
 
+class ServedTokenizer(Tokenizer, Protocol):
+    """What the server asks of a tokenizer."""
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of some ids."""
+
+
 @contextmanager
-def serve_toy(config: ToyServerConfig | None = None) -> Iterator[str]:
+def serve_toy(
+    config: ToyServerConfig | None = None,
+    *,
+    trunk: Trunk | None = None,
+    draft_trunk: Trunk | None = None,
+    tokenizer: ServedTokenizer | None = None,
+) -> Iterator[str]:
     """Run a server.
 
     Args:
         config: what it is like; honest by default.
+        trunk: the model; the usual toy by default.
+        draft_trunk: what guesses, of the same vocabulary.
+        tokenizer: the vocabulary.
 
     Yields:
         The address where its API begins.
     """
-    config = ToyServerConfig() if config is None else config
-    with ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(_ToyService(config))) as server:
+    service = _ToyService(
+        config or ToyServerConfig(),
+        trunk or ToyTrunk(VOCAB_SIZE),
+        draft_trunk or make_similar_trunk(),
+        tokenizer or ByteTokenizer(ALPHABET),
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(service)) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -71,18 +95,17 @@ def serve_toy(config: ToyServerConfig | None = None) -> Iterator[str]:
 class _ToyService:
     """Answers requests, one at a time."""
 
-    def __init__(self, config: ToyServerConfig) -> None:
+    def __init__(self, config: ToyServerConfig, trunk: Trunk, draft_trunk: Trunk, tokenizer: ServedTokenizer) -> None:
         self._config = config
-        trunk = ToyTrunk(VOCAB_SIZE)
         fault = config.fault if config.fault in get_args(WriterFault) else None
         self._writer = SpeculativeToy(
             trunk,
-            make_similar_trunk(),
-            max_context=trunk.max_context - 8,
+            draft_trunk,
+            max_context=min(trunk.max_context - 8, _MAX_CONTEXT),
             fault=fault,  # type: ignore[arg-type] # it is among these
             logit_error=config.logit_error,
         )
-        self._tokenizer = ByteTokenizer(ALPHABET)
+        self._tokenizer = tokenizer
         self._seeds = random.Random(config.seed)
         self._lock = threading.Lock()
         self._waiting = threading.Lock()
