@@ -42,9 +42,11 @@ def train(
     seed: Annotated[int | None, Parameter(help="Of everything random.")] = None,
     device: Annotated[str | None, Parameter(help="cpu, cuda, or auto for cuda if there is one.")] = None,
     threads: Annotated[int | None, Parameter(help="CPU threads; by default as many as the process may use.")] = None,
-    set: Annotated[
+    changes: Annotated[
         tuple[str, ...],
-        Parameter(help="TABLE.KEY=VALUE over what the file says, such as heads.n=2; may be given several times."),
+        Parameter(
+            name="--set", help="TABLE.KEY=VALUE over what the file says, such as heads.n=2; may be given several times."
+        ),
     ] = (),
     plan: Annotated[
         bool,
@@ -64,8 +66,8 @@ def train(
     from headstart.train.pretrain.config_file import read_pretrain_config
 
     named = {"steps": steps, "minutes": minutes, "seed": seed, "device": device, "threads": threads}
-    changes = [*set, *(f"train.{name}={value}" for name, value in named.items() if value is not None)]
-    settings = read_pretrain_config(config, changes)
+    all_changes = [*changes, *(f"train.{name}={value}" for name, value in named.items() if value is not None)]
+    settings = read_pretrain_config(config, all_changes)
     if plan:
         _print_plan(settings, json)
         return None

@@ -113,7 +113,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("batch_windows", "max_skipped"):
             require_in_range(getattr(self, name) >= 1, "train", name, getattr(self, name), "at least 1")
-        for name in ("steps", "micro_windows", "validate_every", "measure_every", "seed", "threads"):
+        require_in_range(0 <= self.seed < 1 << 32, "train", "seed", self.seed, "between 0 and 2**32 - 1")
+        for name in ("steps", "micro_windows", "validate_every", "measure_every", "threads"):
             require_in_range(getattr(self, name) >= 0, "train", name, getattr(self, name), "0 or more")
         for name in ("learning_rate", "max_gradient_norm"):
             require_in_range(is_positive(getattr(self, name)), "train", name, getattr(self, name), "finite and above 0")

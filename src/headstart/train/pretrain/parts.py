@@ -58,7 +58,8 @@ def make_layout(blueprint: Blueprint, corpus: Corpus, name: str, recipe: Mapping
     """
     trunk, source = blueprint.trunk, blueprint.source
     if source is None:
-        files = {path.name: path.read_bytes() for path in sorted(corpus.tokenizer_folder.glob("*.json"))}
+        folder = corpus.tokenizer_folder
+        files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         settings = huggingface_config(trunk) | {"eos_token_id": corpus.end_id} | written_as(name)
     else:
         files, settings = tokenizer_files(source), settings_after(source, trunk, name)

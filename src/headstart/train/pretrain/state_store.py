@@ -55,7 +55,8 @@ class StateStore:
         """
         if self._team.size == 1:
             self._run.save(tensors, progress)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            for older in (_FOLDER, _BEFORE):
+                shutil.rmtree(self._run.path / older, ignore_errors=True)
             return
         following = self._run.path / _NEXT
         if self._team.leads:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from headstart.errors import UnsupportedError
 from headstart.train.pretrain.model import PretrainModel
@@ -121,8 +121,6 @@ def local_number(value: Tensor) -> float:
 
 def spread_like(values: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
     """Whole tensors, sharded as others are: (whole, other) each."""
-    from torch.distributed.tensor import distribute_tensor
-
     return [
         distribute_tensor(whole.to(other.device), other.device_mesh, other.placements)
         if isinstance(other, DTensor)

@@ -119,6 +119,7 @@ class PretrainTrainer:
             final_share=train.final_share,
         )
         self._optimiser = PretrainingOptimiser(model.parameters(), train.learning_rate, train.weight_decay)
+        self._checked_depth = -1
         self._guard = SpikeGuard(train.spike_factor, train.max_skipped)
         self._average = {name: weight.detach().clone() for name, weight in model.weights().items()} if train.ema else {}
 
@@ -158,8 +159,9 @@ class PretrainTrainer:
         weights = self._heads.weights_at(self.step, self.num_steps)
         num_rows = self._total_rows(batch, len(weights))
         losses, correct, total = self._accumulate(batch, weights, num_rows)
-        if self.step == 0:
+        if len(weights) != self._checked_depth:
             self._require_gradients(len(weights))
+            self._checked_depth = len(weights)
         norm = local_number(nn.utils.clip_grad_norm_(self.model.parameters(), self._train.max_gradient_norm))
         passes = self._guard.passes(self.step + 1, total, norm)
         share = self._schedule.share(self.step)
@@ -207,12 +209,10 @@ class PretrainTrainer:
 
     def _require_gradients(self, depth: int) -> None:
         """No weight that is trained now may be one that nothing depends on."""
-        idle = () if self._heads.unrolled else tuple(f"heads.modules.{k}." for k in range(depth, self._heads.depth))
-        lacking = [
-            name
-            for name, weight in self.model.weights().items()
-            if weight.grad is None and not name.startswith(idle) and not (depth == 0 and name.startswith("heads."))
-        ]
+        active = min(depth, self._heads.num_modules)
+        trained = ("trunk.", *(f"heads.modules.{module}." for module in range(active)))
+        weights = self.model.weights().items()
+        lacking = [name for name, weight in weights if weight.grad is None and name.startswith(trained)]
         if lacking:
             raise AssertionError(f"trained weights that nothing depends on: {', '.join(lacking)}")
 

@@ -19,10 +19,12 @@ from torch import Tensor
 
 from headstart.architectures.config import TrunkConfig
 from headstart.architectures.heads import HeadsConfig
+from headstart.architectures.reading import read_config
 from headstart.checkpoint import Checkpoint, open_checkpoint
 from headstart.checkpoint.heads_file import HeadsHeader, write_heads
 from headstart.checkpoint.huggingface_writing import write_model_folder
 from headstart.checkpoint.safetensors import HEADS_NAME
+from headstart.errors import UnsupportedError
 from headstart.runtime.open_heads import identify_trunk
 from headstart.train.model_files import stored_weight
 
@@ -70,6 +72,7 @@ class ModelWriter:
 
         Raises:
             CheckpointError: it cannot be written.
+            UnsupportedError: what was written would not be read as the same model.
         """
         tensors = [
             stored_weight(name.removeprefix(_TRUNK), weight)
@@ -77,7 +80,13 @@ class ModelWriter:
             if name.startswith(_TRUNK)
         ]
         write_model_folder(self._next, self._layout.settings, tensors, self._layout.files)
-        return open_checkpoint(self._next)
+        written = open_checkpoint(self._next)
+        if read_config(written)[1] != self._layout.trunk:
+            raise UnsupportedError(
+                "The model cannot be written as a folder of safetensors: read back, it would be of another "
+                "architecture. Start from the original folder of the model instead of a .gguf file."
+            )
+        return written
 
     def place(self, weights: Mapping[str, Tensor], measured: Mapping[str, Any]) -> Path | None:
         """Put the model of these weights into its place.
