@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,7 +59,7 @@ class Acceptance:
 
     def add(self, category: str, completion: Completion, params: SamplingParams) -> None:
         """Take in a text."""
-        self._by_category[category].merge(_statistics_of(completion))
+        self._by_category[category].merge(AcceptanceStatistics.of(completion))
         tokens = np.asarray(completion.token_ids, np.int32)
         self._answers.append(
             Document(
@@ -71,7 +71,7 @@ class Acceptance:
     @property
     def over_all(self) -> AcceptanceStatistics:
         """The counts of all categories together."""
-        return _merged(self._by_category.values())
+        return AcceptanceStatistics.total(self._by_category.values())
 
     @property
     def tau(self) -> float | None:
@@ -81,7 +81,9 @@ class Acceptance:
     def tau_by_category(self) -> dict[str, float | None]:
         """Mean acceptance length of each category, of each group of `GROUPS`, and of all."""
         groups = {
-            group: _merged(counts for category, counts in self._by_category.items() if category in members)
+            group: AcceptanceStatistics.total(
+                counts for category, counts in self._by_category.items() if category in members
+            )
             for group, members in GROUPS.items()
         }
         return {name: _tau(counts) for name, counts in {**self._by_category, **groups, "all": self.over_all}.items()}
@@ -165,23 +167,6 @@ def measure_acceptance(
         name = prompt.id if params[index].temperature == 0.0 else f"{prompt.id}, sampled"
         identity.compare(name, plain.token_ids, completion.token_ids)
         advance()
-
-
-def _statistics_of(completion: Completion) -> AcceptanceStatistics:
-    statistics = AcceptanceStatistics()
-    statistics.rounds, statistics.tokens = completion.rounds, len(completion.token_ids)
-    statistics.drafted, statistics.accepted = completion.drafted, completion.accepted
-    statistics.drafted_by_depth += completion.drafted_by_depth
-    statistics.reached_by_depth += completion.reached_by_depth
-    statistics.accepted_by_depth += completion.accepted_by_depth
-    return statistics
-
-
-def _merged(parts: Iterable[AcceptanceStatistics]) -> AcceptanceStatistics:
-    merged = AcceptanceStatistics()
-    for part in parts:
-        merged.merge(part)
-    return merged
 
 
 def _tau(counts: AcceptanceStatistics) -> float | None:

@@ -9,9 +9,15 @@ one sequence, of a batch and of an engine's whole life are the same record, and
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 from headstart.decoding.trees import depths
-from headstart.records import Tree
+from headstart.records import Completion, Tree
+
+_TOTALS = ("rounds", "tokens", "drafted", "accepted")
+_BY_DEPTH = ("drafted_by_depth", "reached_by_depth", "accepted_by_depth")
+_BY_DRAFTER = ("drafted_by_drafter", "accepted_by_drafter")
 
 
 class AcceptanceStatistics:
@@ -40,6 +46,40 @@ class AcceptanceStatistics:
         self.accepted_by_depth: list[int] = []
         self.drafted_by_drafter: Counter[str] = Counter()
         self.accepted_by_drafter: Counter[str] = Counter()
+
+    @classmethod
+    def of(cls, completion: Completion) -> Self:
+        """The counts of one text."""
+        data = {name: getattr(completion, name) for name in (*_TOTALS, *_BY_DEPTH, *_BY_DRAFTER) if name != "tokens"}
+        return cls.from_json(data | {"tokens": len(completion.token_ids)})
+
+    @classmethod
+    def total(cls, parts: Iterable[AcceptanceStatistics]) -> Self:
+        """The counts of all parts together."""
+        total = cls()
+        for part in parts:
+            total.merge(part)
+        return total
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """From what `to_json` gave."""
+        counts = cls()
+        for name in _TOTALS:
+            setattr(counts, name, data[name])
+        for name in _BY_DEPTH:
+            setattr(counts, name, list(data[name]))
+        for name in _BY_DRAFTER:
+            setattr(counts, name, Counter(data[name]))
+        return counts
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return (
+            {name: getattr(self, name) for name in _TOTALS}
+            | {name: list(getattr(self, name)) for name in _BY_DEPTH}
+            | {name: dict(getattr(self, name)) for name in _BY_DRAFTER}
+        )
 
     def record(self, tree: Tree, num_kept: int, num_tokens: int) -> None:
         """Count one round.
@@ -87,12 +127,9 @@ class AcceptanceStatistics:
         self.drafted_by_drafter.update(other.drafted_by_drafter)
         self.accepted_by_drafter.update(other.accepted_by_drafter)
         self._grow(len(other.drafted_by_depth))
-        for mine, theirs in (
-            (self.drafted_by_depth, other.drafted_by_depth),
-            (self.reached_by_depth, other.reached_by_depth),
-            (self.accepted_by_depth, other.accepted_by_depth),
-        ):
-            for k, amount in enumerate(theirs):
+        for name in _BY_DEPTH:
+            mine = getattr(self, name)
+            for k, amount in enumerate(getattr(other, name)):
                 mine[k] += amount
 
     @property
@@ -131,5 +168,5 @@ class AcceptanceStatistics:
     def _grow(self, depth: int) -> None:
         missing = depth - len(self.drafted_by_depth)
         if missing > 0:
-            for counts in (self.drafted_by_depth, self.reached_by_depth, self.accepted_by_depth):
-                counts.extend([0] * missing)
+            for name in _BY_DEPTH:
+                getattr(self, name).extend([0] * missing)

@@ -62,14 +62,7 @@ class MeasuredAcceptance:
 
 def summarise(completions: Iterable[Completion]) -> MeasuredAcceptance:
     """The figures over several texts together."""
-    total = AcceptanceStatistics()
-    for completion in completions:
-        one = AcceptanceStatistics()
-        one.rounds, one.tokens = completion.rounds, len(completion.token_ids)
-        one.drafted_by_depth = list(completion.drafted_by_depth)
-        one.reached_by_depth = list(completion.reached_by_depth)
-        one.accepted_by_depth = list(completion.accepted_by_depth)
-        total.merge(one)
+    total = AcceptanceStatistics.total(AcceptanceStatistics.of(completion) for completion in completions)
     return MeasuredAcceptance(
         tau=total.mean_acceptance_length,
         conditional_acceptance=total.conditional_acceptance,

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from headstart.decoding.statistics import AcceptanceStatistics
 from headstart.decoding.trees import chain
-from headstart.records import EMPTY_TREE, Tree
+from headstart.records import EMPTY_TREE, Completion, Tree
 
 CHAIN = chain([1, 2, 3], [0.5, 0.5, 0.5])
 # root -> 1 -> 3, root -> 2
@@ -64,3 +66,25 @@ def test_credit_is_merged_as_well() -> None:
     first.merge(second)
     assert first.drafted_by_drafter == {"heads": 8, "lookup": 1}
     assert first.accepted_by_drafter == {"heads": 3, "lookup": 0}
+
+
+def test_the_counts_of_a_text_are_those_that_made_it() -> None:
+    counts = recorded((CHAIN, 2, 3), (EMPTY_TREE, 0, 1), (FORK, 2, 3))
+    counts.credit("heads", 6, 4)
+    completion = Completion(
+        text="", token_ids=tuple(range(7)), finish_reason="length", prompt_tokens=1, seed=0, generation_s=1.0,
+        prefill_s=1.0, drafter="heads", **{name: value for name, value in counts.to_json().items() if name != "tokens"},
+    )  # fmt: skip
+    assert vars(AcceptanceStatistics.of(completion)) == vars(counts)
+    both = AcceptanceStatistics.total([counts, AcceptanceStatistics.of(completion)])
+    assert both.tokens == 14
+    assert both.accepted_by_drafter == {"heads": 8}
+
+
+def test_counts_come_back_from_json() -> None:
+    counts = recorded((CHAIN, 2, 3), (FORK, 0, 1))
+    counts.credit("lookup", 6, 2)
+    again = AcceptanceStatistics.from_json(json.loads(json.dumps(counts.to_json())))
+    assert vars(again) == vars(counts)
+    again.merge(counts)
+    assert counts.rounds == 2

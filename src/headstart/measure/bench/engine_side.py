@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from headstart.decoding.statistics import AcceptanceStatistics
 from headstart.engine import Engine, Tokenizer, token_hash
 from headstart.engine.cache import num_pages_for
 from headstart.engine.loading import EngineParts
 from headstart.errors import ConfigError
 from headstart.measure.bench.clock import Clock
 from headstart.measure.bench.pass_costs import GUESSES, time_passes
-from headstart.measure.bench.records import PassTally, RequestRecord, acceptance_counts
+from headstart.measure.bench.records import PassTally, RequestRecord
 from headstart.measure.bench.run import Answers
 from headstart.measure.bench.settings import BenchSettings, FilledCell
 from headstart.measure.workload import Ask, ClosedLoop, Feed, Prompt
@@ -170,7 +171,7 @@ class EngineSide:
             first_s=arrivals_s[0] - request.came_s,
             end_s=arrivals_s[-1] - request.came_s,
             pauses_s=tuple(later - earlier for earlier, later in pairwise(arrivals_s)),
-            acceptance=acceptance_counts(completion, len(completion.token_ids)),
+            acceptance=AcceptanceStatistics.of(completion).to_json(),
             sample=_spell(self._engine.tokenizer, request.pieces),
         )
         return record, request.ask.follow_up(completion.text)

@@ -27,7 +27,7 @@ class RequestRecord:
         first_s: seconds from its coming to its first token.
         end_s: seconds from its coming to its end.
         pauses_s: seconds between one arrival of text and the next. Tokens that come together are one arrival.
-        acceptance: what its drafts came to, if the side tells; see `acceptance_counts`.
+        acceptance: what its drafts came to, if the side tells; see `AcceptanceStatistics.to_json`.
         sample: its pieces of text, each with the depth at which it was guessed, 0 for the model's own; only of some.
     """
 
@@ -145,41 +145,10 @@ class CostSample:
         return cls(**fields)
 
 
-_COUNTS = ("rounds", "tokens", "drafted", "accepted")
-_BY_DEPTH = ("drafted_by_depth", "reached_by_depth", "accepted_by_depth")
-_BY_DRAFTER = ("drafted_by_drafter", "accepted_by_drafter")
-
-
-def acceptance_counts(source: object, num_tokens: int) -> dict[str, Any]:
-    """The counts of a completion as plain data.
-
-    Args:
-        source: `headstart.records.Completion`.
-        num_tokens: that it wrote.
-    """
-    counts: dict[str, Any] = {name: getattr(source, name) for name in _COUNTS if name != "tokens"}
-    counts["tokens"] = num_tokens
-    counts |= {name: list(getattr(source, name)) for name in _BY_DEPTH}
-    return counts | {name: dict(getattr(source, name)) for name in _BY_DRAFTER}
-
-
 def acceptance_of(requests: Iterable[RequestRecord]) -> AcceptanceStatistics | None:
     """The counts of several requests together; `None` if none of them has any."""
-    total = AcceptanceStatistics()
-    found = False
-    for request in requests:
-        if request.acceptance is None:
-            continue
-        found = True
-        one = AcceptanceStatistics()
-        for name in _COUNTS:
-            setattr(one, name, request.acceptance[name])
-        for name in _BY_DEPTH:
-            setattr(one, name, list(request.acceptance[name]))
-        for name in _BY_DRAFTER:
-            getattr(one, name).update(request.acceptance[name])
-        total.merge(one)
-    return total if found else None
+    counted = [request.acceptance for request in requests if request.acceptance is not None]
+    return AcceptanceStatistics.total(map(AcceptanceStatistics.from_json, counted)) if counted else None
 
 
 def _request(data: Mapping[str, Any]) -> RequestRecord:
