@@ -36,16 +36,14 @@ def sources_of(name: str, budget: Budget, folder: Path) -> tuple[str, ...]:
         case "prose":
             return budget.prose
         case "polynomials":
-            items = distinct(
-                lambda number: polynomials.training_item(number, TRAINED_OPERATIONS), budget.task_documents
-            )
+            draw = partial(polynomials.training_item, most_operations=TRAINED_OPERATIONS)
         case "induction":
-            items = distinct(lambda number: induction.training_item(number, RARE_ONE_OF), budget.task_documents)
+            draw = partial(induction.training_item, rare_one_of=RARE_ONE_OF)
         case _:
             raise ConfigError(f"corpus {name!r}: there are {', '.join(CORPORA)}.")
     path = folder / f"{name}.jsonl"
     if not path.exists():
-        write_whole(path, "".join(_lines(items)))
+        write_whole(path, "".join(_lines(distinct(draw, budget.task_documents))))
     return (f"jsonl:{path}",)
 
 

@@ -7,7 +7,6 @@ Every drafted text is held against the plain one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from head_figures.acceptance import Acceptance, Identity, answer_each, measure_acceptance

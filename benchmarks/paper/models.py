@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from headstart.checkpoint.safetensors import HEADS_NAME
 from headstart.train.corpus.vocabulary import read_tokenizer
 from headstart.train.graft_config import GraftConfig
-from headstart.train.phases import Show
-from headstart.train.pretrain.config import DataConfig, ModelConfig, PretrainConfig, PretrainHeads, TrainConfig
+from headstart.train.pretrain.config import DataConfig, PretrainConfig, TrainConfig
+from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads
 from headstart.train.pretrain.scale import scale_of
 from headstart.train.prompts import Prompt, PromptList
 from paper.budgets import Sizes
@@ -19,6 +19,7 @@ from paper.claim import Figures, Job
 if TYPE_CHECKING:
     from headstart.train.corpus import Corpus
     from headstart.train.graft import GraftResult
+    from headstart.train.phases import Show
     from headstart.train.pretrain.run import PretrainResult
     from paper.workspace import Workspace
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from paper.claim import Claim, Figures, Finding, Job, Table
 from paper.judgement import overall
 from paper.plots import draw
 from paper.workspace import Workspace
+
+_WIDTH = 120
 
 _INTRODUCTION = """\
 # Pretraining with several tokens: the claims at a small scale
@@ -128,10 +131,8 @@ def _section(state: State, page: Path) -> Iterator[str]:
     claim, finding = state.claim, state.finding
     yield f"## {claim.statement}"
     yield ""
-    yield f"Claimed by {claim.source}."
-    yield ""
-    yield f"Tried: {claim.method}."
-    yield ""
+    yield from _paragraph(f"Claimed by {claim.source}.")
+    yield from _paragraph(f"Tried: {claim.method}.")
     if finding is None:
         yield "Not run with this budget."
         yield ""
@@ -145,9 +146,12 @@ def _section(state: State, page: Path) -> Iterator[str]:
         yield f"![{plot.title}: {plot.y_label} over {plot.x_label}]({page.stem}/{drawn.name})"
         yield ""
     for remark in finding.remarks:
-        yield remark
-        yield ""
-    yield f"Done on {'; '.join(state.machines)}."
+        yield from _paragraph(remark)
+    yield from _paragraph(f"Done on {'; '.join(state.machines)}.")
+
+
+def _paragraph(text: str) -> Iterator[str]:
+    yield from textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
     yield ""
 
 

@@ -15,8 +15,9 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import cyclopts
 
@@ -26,13 +27,16 @@ if __name__ == "__main__":
 
 from headstart.cli.phases import PhaseProgress, spoken_time
 from headstart.errors import ConfigError, HeadstartError
-from headstart.train.phases import Progress
 from paper.budgets import BUDGETS
 from paper.claim import Claim, Job
 from paper.claims import CLAIMS
 from paper.page import State, distinct_jobs, state_of, write_page
 from paper.stopwatch import Stopwatch
 from paper.workspace import Workspace
+
+if TYPE_CHECKING:
+    # it brings torch, which a page of what is finished does without
+    from headstart.train.phases import Progress
 
 app = cyclopts.App(name="paper", help=__doc__, help_format="plaintext")
 
@@ -67,13 +71,12 @@ def main(
     if threads < 1:
         raise ConfigError(f"--threads = {threads}: it must be at least 1.")
     chosen = _chosen(claims)
-    with PhaseProgress() as bars:
-        workspace = Workspace(out, BUDGETS[budget], threads, lambda progress: _show(bars, progress))
-        if not only_page:
-            left = _estimate(workspace, chosen)
-            if not only_estimate:
-                _do(workspace, left)
-        states = [state_of(claim, workspace) for claim in CLAIMS.values()]
+    workspace = Workspace(out, BUDGETS[budget], threads)
+    if not only_page:
+        left = _estimate(workspace, chosen)
+        if not only_estimate:
+            _do(workspace, left)
+    states = [state_of(claim, workspace) for claim in CLAIMS.values()]
     asked = [state for state in states if state.claim in chosen]
     if page is not None:
         write_page(page, states, workspace.budget, threads)
@@ -109,7 +112,9 @@ def _estimate(workspace: Workspace, claims: Sequence[Claim]) -> list[Job]:
 def _do(workspace: Workspace, jobs: Sequence[Job]) -> None:
     for number, job in enumerate(jobs, start=1):
         _say(f"{number} of {len(jobs)}: {job.name}")
-        workspace.do(job, _versions)
+        with PhaseProgress() as bars:
+            workspace.show = partial(_show, bars)
+            workspace.do(job, _versions)
 
 
 def _versions() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headstart.train.pretrain.config import PretrainHeads
+from headstart.train.pretrain.model_config import PretrainHeads
 from paper.budgets import Budget
 from paper.claim import Job
 from paper.drafting import drafting_job

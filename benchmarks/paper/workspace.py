@@ -12,7 +12,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -20,11 +20,18 @@ from headstart import __version__
 from headstart.errors import CheckpointError, ConfigError
 from headstart.measure.machine import describe_machine
 from headstart.train.corpus import Corpus, CorpusConfig, prepare_corpus
-from headstart.train.phases import Show
 from headstart.train.whole_files import write_whole
 from paper.budgets import Budget
 from paper.claim import Figures, Job
 from paper.corpora import sources_of
+
+if TYPE_CHECKING:
+    from headstart.train.phases import Show  # it brings torch
+
+# what jobs find in the budget themselves, beside their own settings
+_READ_BY_JOBS = (
+    "code", "prose", "task_documents", "task_items", "prompts", "prompt_tokens", "answer_tokens", "rounds",
+)  # fmt: skip
 
 
 class Workspace:
@@ -33,14 +40,16 @@ class Workspace:
     Attributes:
         budget: what is spent.
         threads: of the CPU.
-        show: told of progress.
+        show: told of the progress of the job at hand; nobody is unless it is set.
     """
 
-    def __init__(self, out: Path, budget: Budget, threads: int, show: Show = lambda progress: None) -> None:
+    def __init__(self, out: Path, budget: Budget, threads: int) -> None:
         """Nothing is made yet."""
         self._folder = out / budget.name
         self._corpora: dict[str, Corpus] = {}
-        self.budget, self.threads, self.show = budget, threads, show
+        self._read = {name: getattr(budget, name) for name in _READ_BY_JOBS}
+        self.budget, self.threads = budget, threads
+        self.show: Show = lambda progress: None
 
     def corpus_folder(self, name: str) -> Path:
         """Where a corpus lies, or will."""
@@ -70,7 +79,7 @@ class Workspace:
         return None if record is None else dict(record["figures"])
 
     def seconds(self, job: Job) -> float:
-        """What a finished job took; 0 if it is not finished. Of one that was broken off, the last go alone."""
+        """What a finished job took; 0 if it is not finished."""
         record = self._record(job)
         return 0.0 if record is None else float(record["seconds"])
 
@@ -92,9 +101,10 @@ class Workspace:
         figures = job.run(self)
         record = {
             "name": job.name,
-            "settings": dict(job.settings),
+            "settings": self._settings(job),
             "figures": figures,
-            "seconds": time.monotonic() - started,
+            # a training counts those of the times that it was broken off as well
+            "seconds": max(time.monotonic() - started, figures.get("training_s", 0.0)),
             "threads": self.threads,
             "versions": {"headstart": __version__, "python": platform.python_version(), "numpy": numpy.__version__}
             | dict(versions()),
@@ -103,6 +113,9 @@ class Workspace:
         path = self._path(job)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(record, indent=2) + "\n")
+
+    def _settings(self, job: Job) -> dict[str, Any]:
+        return self._read | dict(job.settings)
 
     def _path(self, job: Job) -> Path:
         return self._folder / "jobs" / f"{job.name}.json"
@@ -116,8 +129,7 @@ class Workspace:
             return None
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: damaged ({error!r}). Remove it to have the job done again.") from error
-        # as JSON holds them: tuples become lists
-        asked = json.loads(json.dumps(dict(job.settings)))
+        asked = json.loads(json.dumps(self._settings(job)))  # tuples become lists
         differing = [name for name in {**settings, **asked} if settings.get(name) != asked.get(name)]
         if differing:
             shown = "; ".join(f"{name} was {settings.get(name)!r} and is now {asked.get(name)!r}" for name in differing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from headstart.train.pretrain.config import PretrainHeads
+from headstart.train.pretrain.model_config import PretrainHeads
 from paper.budgets import Budget
 from paper.claim import Claim, Figures, Finding, Job, Line, Plot, Table
 from paper.drafting_figures import DRAFT_HEAD, draft_cells, over_seeds, spread
@@ -117,8 +117,8 @@ def _plot(name: str, title: str, what: str, points: Mapping[str, Sequence[float]
 LOSS_WEIGHTS = Claim(
     name="loss-weights",
     statement="Too much weight on far heads hurts",
-    source="Gloeckle et al. 2404.19737, who weigh all heads alike, against which DeepSeek-AI 2412.19437 weigh further ones by "
-    "0.3, then 0.1",
+    source="DeepSeek-AI 2412.19437, who weigh their further head by 0.3, then 0.1; in Gloeckle et al. 2404.19737 all "
+    "weigh alike",
     method="four parallel heads with other weights of their losses; held-out code",
     jobs=_jobs,
     find=_find,

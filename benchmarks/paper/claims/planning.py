@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping
 
-from headstart.train.pretrain.config import PretrainHeads
+from headstart.train.pretrain.model_config import PretrainHeads
 from paper.budgets import Budget
 from paper.claim import Claim, Figures, Finding, Job, Line, Plot, Table
 from paper.corpora import TRAINED_OPERATIONS

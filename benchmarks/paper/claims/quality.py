@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headstart.train.pretrain.config import PretrainHeads
+from headstart.train.pretrain.model_config import PretrainHeads
 from paper.budgets import Budget
 from paper.claim import Claim, Figures, Finding, Job, Table
 from paper.drafting_figures import DRAFT_HEAD, draft_cells, spread

@@ -85,7 +85,7 @@ def held_out_item(number: int, operations: int) -> Item:
 
 def _item(generator: random.Random, operations: int) -> Item:
     text, value = expression(generator, operations)
-    return Item(prompt=f"{text}=", answer=_spelled(value), group=f"{operations} operations")
+    return Item(prompt=f"{text}=", answer=_spelled(value), group=f"{operations} operation{'s' * (operations > 1)}")
 
 
 def _spelled(value: Polynomial) -> str:
