@@ -9,12 +9,12 @@ import torch
 
 from headstart.architectures.huggingface_config import huggingface_config
 from headstart.checkpoint import Checkpoint
-from headstart.checkpoint.huggingface_tokenizer import build_tokenizer
 from headstart.checkpoint.huggingface_writing import tokenizer_files
 from headstart.checkpoint.trunk_identity import vocabulary_digest
 from headstart.errors import ConfigError
 from headstart.runtime.torch_runtime import load_weights
 from headstart.train.corpus import Corpus
+from headstart.train.corpus.vocabulary import read_tokenizer
 from headstart.train.heads_module import HeadsModule
 from headstart.train.model_files import settings_after, written_as
 from headstart.train.pretrain.blueprint import Blueprint
@@ -72,8 +72,7 @@ def require_same_vocabulary(source: Checkpoint, corpus: Corpus) -> None:
     Raises:
         ConfigError: they do.
     """
-    folder = corpus.tokenizer_folder
-    ours = vocabulary_digest(build_tokenizer(folder, {}, {}))
+    ours = vocabulary_digest(read_tokenizer(corpus.tokenizer_folder))
     theirs = vocabulary_digest(source.tokenizer())
     if ours != theirs:
         raise ConfigError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from headstart.architectures.config import TrunkConfig
@@ -16,8 +17,9 @@ from headstart.architectures.decoder import decoder_program
 from headstart.architectures.heads import HeadsConfig, heads_program
 from headstart.architectures.program import Attention, Linear, Program
 from headstart.architectures.weights import wanted_shapes
+from headstart.checkpoint import open_checkpoint
 from headstart.train.corpus import open_corpus
-from headstart.train.corpus.vocabulary import check_tokenizer_choice
+from headstart.train.corpus.vocabulary import check_tokenizer_choice, read_tokenizer
 from headstart.train.pretrain.blueprint import make_blueprint
 from headstart.train.pretrain.config import PretrainConfig
 
@@ -157,8 +159,8 @@ def _vocab_size(config: PretrainConfig) -> int:
         return int(choice.removeprefix("bpe:"))
     if choice == "bytes":
         return _BYTES
-    from headstart.checkpoint import open_checkpoint
-
+    if (Path(choice) / "tokenizer.json").is_file():  # a model's folder, or that of a tokenizer alone
+        return read_tokenizer(Path(choice)).vocab_size
     return open_checkpoint(choice).tokenizer().vocab_size
 
 

@@ -202,6 +202,17 @@ def test_cutting_a_batch_otherwise_changes_no_more_than_rounding(tiny_run: MakeC
     assert figures[0] == pytest.approx(figures[1], rel=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["parallel", "sequential"])
+def test_products_in_bfloat16_train_as_well(tiny_run: MakeConfig, tmp_path: Path, kind: str) -> None:
+    settings = {"steps": 8, "learning_rate": 4e-3, "measure_every": 100}
+    exact, rounded = (
+        finished(tiny_run({"kind": kind}, settings | {"precision": precision}), tmp_path / precision)
+        for precision in ("float32", "bfloat16")
+    )
+    assert exact.losses != rounded.losses
+    assert rounded.losses == pytest.approx(exact.losses, rel=0.01)
+
+
 def test_other_settings_are_refused(tiny_run: MakeConfig, tmp_path: Path) -> None:
     config = tiny_run(train={"steps": 1})
     finished(config, tmp_path / "run")

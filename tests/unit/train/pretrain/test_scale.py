@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headstart.testing.tiny_models import write_tiny_gguf
 from headstart.train.corpus import open_corpus
 from headstart.train.pretrain.blueprint import make_blueprint
 from headstart.train.pretrain.config import DataConfig, PretrainConfig, TrainConfig
@@ -164,7 +165,13 @@ def test_large_models_are_planned_at_once() -> None:
     assert heads.naive_peak_bytes - heads.peak_bytes > 90e9
 
 
-def test_tokens_come_from_whatever_the_run_reads(tiny_run: MakeConfig, small_corpus: Path) -> None:
+def test_tokens_come_from_whatever_the_run_reads(tiny_run: MakeConfig, small_corpus: Path, tmp_path: Path) -> None:
     assert scale_of(tiny_run()).vocab_size == open_corpus(small_corpus).vocab_size == VOCABULARY
+    model = write_tiny_gguf(tmp_path / "tiny.gguf")
+    for choice, size in ((str(small_corpus / "tokenizer"), VOCABULARY), (str(model), 300), ("bpe:400", 400)):
+        data = DataConfig(sources=("stdlib",), tokenizer=choice)
+        assert scale_of(PretrainConfig(data=data)).vocab_size == size
+    begun = PretrainConfig(model=ModelConfig(start=str(model)), data=DataConfig(sources=("stdlib",)))
+    assert scale_of(begun).vocab_size == 300
     assert scale_of(config_of({"n": 1}, {}, minutes=1.0)).num_steps == 0
     assert scale_of(config_of({"n": 1}, {}, steps=7, ema=0.5)).average_bytes > 0
