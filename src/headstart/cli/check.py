@@ -19,11 +19,13 @@ from headstart.cli.flags import ModelName
 from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
+    from headstart.checkpoint import Tokenizer
     from headstart.cli.opening import OpenedModel
     from headstart.measure.check import Certificate
     from headstart.measure.check.engine_check import MakeEngine
     from headstart.measure.check.findings import Finding
     from headstart.measure.openai_client import OpenAIClient
+    from headstart.measure.workload import Prompt
 
 _FLAGS, _ENGINE, _SAMPLES, _SERVERS = CheckFlags(), EngineCheckFlags(), ServerCheckFlags(), ServerFlags()
 
@@ -92,15 +94,17 @@ def _refuse_what_does_not_fit(
 
 
 def _check_engine(
-    model: str, weights: str, engine: EngineCheckFlags, flags: CheckFlags, prompts: list[str]
+    model: str, weights: str, engine: EngineCheckFlags, flags: CheckFlags, prompts: list[Prompt]
 ) -> Certificate:
+    from headstart.checkpoint import open_checkpoint
     from headstart.cli.flags import EngineFlags
-    from headstart.cli.opening import open_model
+    from headstart.cli.opening import model_source, open_model
     from headstart.cli.progress import progress_bar
     from headstart.engine import Engine
     from headstart.measure.check import check_engine
 
     config = engine.to_config(flags)
+    ids = _encode(prompts, open_checkpoint(model_source(model)).tokenizer())
     opened: list[OpenedModel] = []
 
     def open_side(draft: str, threads: int | None) -> MakeEngine:
@@ -115,9 +119,9 @@ def _check_engine(
         return make_engine
 
     with progress_bar("Checking") as show:
-        findings = check_engine(open_side, prompts, config, show)
+        findings = check_engine(open_side, ids, config, show)
     context = {"model": _model_document(opened[0]), "settings": config.to_json()}
-    return _certificate(model, findings, context, prompts)
+    return _certificate(model, findings, context, ids)
 
 
 def _check_server(
@@ -127,7 +131,7 @@ def _check_server(
     engine: EngineCheckFlags,
     samples: ServerCheckFlags,
     flags: CheckFlags,
-    prompts: list[str],
+    prompts: list[Prompt],
 ) -> Certificate:
     from headstart.cli.flags import EngineFlags
     from headstart.cli.opening import open_model
@@ -137,20 +141,33 @@ def _check_server(
     assert servers.url is not None
     client = _client(servers.url, servers)
     context: dict[str, Any] = {"server": servers.url, "server_model": client.model}
+    asked: list[str] | list[list[int]]
     if model is None:
+        asked = [prompt.messages[-1][1] for prompt in prompts]
         config = samples.to_config(flags, None)
         plain = _client(servers.url_plain or servers.url, servers)
         with progress_bar("Checking") as show:
-            findings = check_against_server(client, plain, prompts, config, show, plain_fields=servers.plain_extra())
+            findings = check_against_server(client, plain, asked, config, show, plain_fields=servers.plain_extra())
         context["held_to"] = {"server": plain.url, "fields": servers.plain_extra()}
     else:
         (threads,) = engine.to_config(flags).threads[:1]
         opened = open_model(model, EngineFlags(draft="none", threads=threads, weights=weights))
+        asked = _encode(prompts, opened.parts.tokenizer)
         config = samples.to_config(flags, opened.parts.trunk.config.num_layers)
         with progress_bar("Checking") as show:
-            findings = check_against_model(client, opened.parts.trunk, opened.parts.tokenizer, prompts, config, show)
+            findings = check_against_model(client, opened.parts.trunk, opened.parts.tokenizer, asked, config, show)
         context["held_to"] = _model_document(opened)
-    return _certificate(servers.url, findings, {**context, "settings": config.to_json()}, prompts)
+    return _certificate(servers.url, findings, {**context, "settings": config.to_json()}, asked)
+
+
+def _encode(prompts: list[Prompt], tokenizer: Tokenizer) -> list[list[int]]:
+    """The prompts in token ids, conversations by the model's own template if it has one."""
+    return [
+        tokenizer.encode(prompt.messages[-1][1])
+        if prompt.raw or tokenizer.chat_template is None
+        else tokenizer.encode_chat([{"role": role, "content": content} for role, content in prompt.messages])
+        for prompt in prompts
+    ]
 
 
 def _client(url: str, servers: ServerFlags) -> OpenAIClient:
@@ -160,7 +177,10 @@ def _client(url: str, servers: ServerFlags) -> OpenAIClient:
 
 
 def _certificate(
-    subject: str, findings: tuple[Finding, ...], context: Mapping[str, Any], prompts: list[str]
+    subject: str,
+    findings: tuple[Finding, ...],
+    context: Mapping[str, Any],
+    prompts: list[str] | list[list[int]],
 ) -> Certificate:
     from headstart.measure.check import Certificate, prompts_document
 

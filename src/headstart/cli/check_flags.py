@@ -12,6 +12,7 @@ from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
     from headstart.measure.check import EngineCheckConfig, ServerCheckConfig
+    from headstart.measure.workload import Prompt
 
 _NUM_PROMPTS = 8
 
@@ -33,8 +34,8 @@ class CheckFlags:
         Path | None, Parameter(help="TOML file with flags, in a table for each verb. HEADSTART_CONFIG names it too.")
     ] = None
 
-    def read_prompts(self) -> list[str]:
-        """The prompts as plain texts: of a conversation, what was said last.
+    def read_prompts(self) -> list[Prompt]:
+        """The prompts.
 
         Raises:
             ConfigError: the file cannot be read or is malformed, or the limit is below 1.
@@ -44,7 +45,7 @@ class CheckFlags:
         if self.limit < 1:
             raise ConfigError(f"--limit {self.limit}: it must be at least 1 prompt.")
         prompts = shipped_prompts() if self.prompts is None else read_prompts(self.prompts)
-        return [prompt.messages[-1][1] for prompt in take_evenly(prompts, self.limit)]
+        return take_evenly(prompts, self.limit)
 
 
 @Parameter(name="*")

@@ -95,9 +95,10 @@ def verify_document(document: Mapping[str, Any]) -> None:
         raise CheckpointError("The certificate was changed after it was made: its digest is another. Check again.")
 
 
-def prompts_document(prompts: Sequence[str]) -> dict[str, Any]:
+def prompts_document(prompts: Sequence[str] | Sequence[Sequence[int]]) -> dict[str, Any]:
     """How many prompts, and a fingerprint of them."""
-    return {"num": len(prompts), "sha256": hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest()}
+    listed = [prompt if isinstance(prompt, str) else list(prompt) for prompt in prompts]
+    return {"num": len(listed), "sha256": hashlib.sha256(json.dumps(listed).encode()).hexdigest()}
 
 
 def _digest(document: Mapping[str, Any]) -> str:

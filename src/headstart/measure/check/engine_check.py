@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from headstart.engine import Engine, token_hash
 from headstart.engine.draft_config import Policy
-from headstart.engine.text import Tokenizer
 from headstart.errors import ConfigError
 from headstart.measure.check.faults import Fault
 from headstart.measure.check.findings import Finding
@@ -107,7 +106,7 @@ class Way:
 
 def check_engine(
     open_side: OpenSide,
-    prompts: Sequence[str],
+    prompts: Sequence[Sequence[int]],
     config: EngineCheckConfig,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Finding, ...]:
@@ -115,7 +114,7 @@ def check_engine(
 
     Args:
         open_side: loads the model.
-        prompts: plain texts; some that begin alike are added.
+        prompts: token ids; some that begin alike are added.
         config: what is compared.
         progress: called with the share that is done.
 
@@ -125,8 +124,8 @@ def check_engine(
     Raises:
         HeadstartError: a model cannot be loaded, or a prompt does not fit.
     """
-    if not prompts:
-        raise ConfigError("There are no prompts; at least one is needed.")
+    if not prompts or not all(prompts):
+        raise ConfigError("There are no prompts, or an empty one; at least one is needed, of at least one token.")
     plain = _Plain(open_side(PLAIN, config.threads[0]), prompts, config)
     sides = [(draft, threads) for threads in config.threads for draft in config.drafts]
     findings = []
@@ -139,9 +138,9 @@ def check_engine(
 class _Plain:
     """What plain decoding writes, one text at a time, nothing shared."""
 
-    def __init__(self, make_engine: MakeEngine, prompts: Sequence[str], config: EngineCheckConfig) -> None:
+    def __init__(self, make_engine: MakeEngine, prompts: Sequence[Sequence[int]], config: EngineCheckConfig) -> None:
+        self.prompts = _with_shared_beginnings(prompts)
         with make_engine(max_batch=1, share_prefixes=False) as engine:
-            self.prompts = _with_shared_beginnings(engine.tokenizer, prompts)
             # log-probabilities are asked for at once: a difference is to be judged after the model is gone
             self.completions = {
                 name: [engine.generate(prompt, replace(law, logprobs=2)) for prompt in self.prompts]
@@ -149,9 +148,8 @@ class _Plain:
             }
 
 
-def _with_shared_beginnings(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """The prompts as ids, and some that begin alike over parts of pages."""
-    prompts = [tokenizer.encode(text) for text in texts]
+def _with_shared_beginnings(prompts: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+    """The prompts, and some that begin alike over parts of pages."""
     joined = [token for prompt in prompts for token in prompt]
     beginning = (joined * (_SHARED_LENGTHS[-1] // len(joined) + 1))[: _SHARED_LENGTHS[-1]]
     last = prompts[-1][-3:]

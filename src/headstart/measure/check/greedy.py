@@ -14,8 +14,8 @@ from headstart.measure.check.reference import FreshComparison, Prompt, Reference
 from headstart.measure.check.tolerance import Tolerance, find_tolerance
 
 _MAX_LISTED = 50
-# Parts of an answer after which the server is asked afresh.
-_FRESH_CUTS = (0.0, 0.3, 0.6)
+# Places at which the server is asked afresh: some in every answer, and so many together if answers are few.
+_FRESH_CUTS, _FRESH_PLACES = 3, 24
 _KINDS: dict[str, FaultKind] = {
     "lost": "token lost after a rejection",
     "near-miss": "near-miss accepted",
@@ -43,9 +43,10 @@ def compare_fresh(
         false_alarm: probability that rounding is taken for a fault anywhere in the run.
     """
     fresh = FreshComparison()
+    num_cuts = max(_FRESH_CUTS, -(-_FRESH_PLACES // len(prompts)))
     for prompt, answer in zip(prompts, answers, strict=True):
         tokens = answer.tokens or ()
-        for cut in sorted({int(share * len(tokens)) for share in _FRESH_CUTS}):
+        for cut in sorted({number * len(tokens) // num_cuts for number in range(num_cuts)}):
             reference.compare_fresh(asker, prompt, tokens[:cut], fresh)
     num_places = sum(len(answer.tokens or ()) + 1 for answer in answers) + len(fresh.margins)
     tolerance = find_tolerance(

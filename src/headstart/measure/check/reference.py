@@ -10,7 +10,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.engine.text import Tokenizer
 from headstart.errors import UnsupportedError
 from headstart.measure.check.answers import Answer, Asker, Token
 from headstart.measure.check.departures import Walk, compare_by_plain, walk_by_law
@@ -19,6 +18,7 @@ from headstart.measure.check.tolerance import Tolerance, pair_errors
 from headstart.measure.check.trunk_law import TrunkLaw
 
 Prompt = str | tuple[int, ...]
+"""A text, or its token ids where the vocabulary is known."""
 
 # Where the full logits are not seen, what those of language models usually spread.
 _USUAL_SPREAD = 3.0
@@ -63,9 +63,6 @@ class SampleTest(Protocol):
 class Reference(Protocol):
     """What is right."""
 
-    def prompt(self, text: str) -> Prompt:
-        """A text in the form in which servers are asked."""
-
     def compare_fresh(self, asker: Asker, prompt: Prompt, written: Sequence[Token], into: FreshComparison) -> None:
         """Ask the server for one token after a text, and compare."""
 
@@ -93,21 +90,17 @@ class Reference(Protocol):
 class LawReference:
     """The model itself, run here."""
 
-    def __init__(self, law: TrunkLaw, tokenizer: Tokenizer, unreadable: Callable[[], Sequence[int]]) -> None:
+    def __init__(self, law: TrunkLaw, end_ids: tuple[int, ...], unreadable: Callable[[], Sequence[int]]) -> None:
         """Take a model.
 
         Args:
             law: the model.
-            tokenizer: its vocabulary.
+            end_ids: what ends a text.
             unreadable: ids that the server cannot name; asked when a distribution is first compared.
         """
         self._law = law
-        self._tokenizer = tokenizer
+        self._end_ids = end_ids
         self._unreadable = unreadable
-
-    def prompt(self, text: str) -> Prompt:
-        """Its ids."""
-        return tuple(self._tokenizer.encode(text))
 
     def compare_fresh(self, asker: Asker, prompt: Prompt, written: Sequence[Token], into: FreshComparison) -> None:
         """See `Reference`."""
@@ -133,7 +126,7 @@ class LawReference:
         evidence: NearMissEvidence,
     ) -> Walk:
         """See `Reference`; the answer is followed through all its departures."""
-        return walk_by_law(self._law, _ids(prompt), answer, self._tokenizer.end_ids, tolerance, number, evidence)
+        return walk_by_law(self._law, _ids(prompt), answer, self._end_ids, tolerance, number, evidence)
 
     def log_probability(self, prompt: Prompt, answer: Answer) -> float | None:
         """See `Reference`."""
@@ -158,7 +151,7 @@ class LawReference:
     def _draws(self, prompt: Prompt, answer: Answer) -> list[_Draw]:
         """What was drawn, token by token; tokens that cannot be told from each other are one."""
         tokens = _ids(answer.tokens or ())
-        ends, unreadable = self._tokenizer.end_ids, self._unreadable()
+        ends, unreadable = self._end_ids, self._unreadable()
         if not answer.is_whole and unreadable:
             tokens.append(unreadable[0])
         elif answer.ended and ends:
@@ -232,10 +225,6 @@ class PlainReference:
         """Take a server."""
         self._asker = asker
         self._plain: dict[Prompt, Answer] = {}
-
-    def prompt(self, text: str) -> Prompt:
-        """The text."""
-        return text
 
     def compare_fresh(self, asker: Asker, prompt: Prompt, written: Sequence[Token], into: FreshComparison) -> None:
         """See `Reference`; both servers are asked."""

@@ -60,7 +60,7 @@ def check_against_model(
     client: OpenAIClient,
     trunk: Trunk,
     tokenizer: Tokenizer,
-    prompts: Sequence[str],
+    prompts: Sequence[Sequence[int]],
     config: ServerCheckConfig,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Finding, ...]:
@@ -70,7 +70,7 @@ def check_against_model(
         client: the server.
         trunk: the same model. No engine may use it meanwhile.
         tokenizer: its vocabulary.
-        prompts: plain texts.
+        prompts: token ids.
         config: how thoroughly.
         progress: called with the share that is done.
 
@@ -79,11 +79,11 @@ def check_against_model(
         CapacityError: prompts and answers do not fit into the model's context.
     """
     asker = Asker(client, tokenizer, trunk.vocab_size)
-    longest = max((len(tokenizer.encode(prompt)) for prompt in prompts), default=0)
+    longest = max(map(len, prompts), default=0)
     # an answer may lack tokens, which are put in again where they seem to be missing
     law = TrunkLaw(trunk, longest + 2 * max(config.max_tokens, config.sampled_tokens, 16) + 2)
-    reference = LawReference(law, tokenizer, lambda: asker.unreadable_ids)
-    return _check(asker, reference, prompts, config, progress)
+    reference = LawReference(law, tokenizer.end_ids, lambda: asker.unreadable_ids)
+    return _check(asker, reference, [tuple(prompt) for prompt in prompts], config, progress)
 
 
 def check_against_server(
@@ -114,14 +114,13 @@ def check_against_server(
 def _check(
     asker: Asker,
     reference: Reference,
-    texts: Sequence[str],
+    prompts: Sequence[Prompt],
     config: ServerCheckConfig,
     progress: Callable[[float], None],
 ) -> tuple[Finding, ...]:
-    if not texts:
+    if not prompts:
         raise ConfigError("There are no prompts; at least one is needed.")
     false_alarm = config.false_alarm / _NUM_RANDOM_TESTS
-    prompts = [reference.prompt(text) for text in texts]
     answers: list[Answer] = []
     for prompt in prompts:
         answers.append(asker.ask(prompt, config.max_tokens))

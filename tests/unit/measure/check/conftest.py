@@ -30,7 +30,8 @@ def check_toy() -> CheckToy:
             client = OpenAIClient(url)
             if by_plain is None:
                 tokenizer = ByteTokenizer(ALPHABET)
-                findings = check_against_model(client, ToyTrunk(VOCAB_SIZE), tokenizer, PROMPTS, config)
+                ids = [tokenizer.encode(prompt) for prompt in PROMPTS]
+                findings = check_against_model(client, ToyTrunk(VOCAB_SIZE), tokenizer, ids, config)
             else:
                 with serve_toy(by_plain) as plain_url:
                     findings = check_against_server(client, OpenAIClient(plain_url), PROMPTS, config)

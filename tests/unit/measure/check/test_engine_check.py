@@ -13,10 +13,11 @@ from headstart.errors import ConfigError
 from headstart.measure.check import Certificate, EngineCheckConfig, check_engine
 from headstart.measure.check.engine_check import MakeEngine
 from headstart.records import Verdict
+from headstart.testing.byte_tokenizer import ByteTokenizer
 from headstart.testing.drafters import RandomTreeDrafter
-from headstart.testing.toy_engine import VOCAB_SIZE, make_toy_drafter, make_toy_engine
+from headstart.testing.toy_engine import ALPHABET, VOCAB_SIZE, make_toy_drafter, make_toy_engine
 
-PROMPTS = ("once upon a time", "abcabcabcabcabcabc")
+PROMPTS = [ByteTokenizer(ALPHABET).encode(text) for text in ("once upon a time", "abcabcabcabcabcabc")]
 DRAFTERS = {
     "none": lambda: None,
     "lookup": LookupDrafter,
