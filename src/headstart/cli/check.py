@@ -83,7 +83,7 @@ def _refuse_what_does_not_fit(
         if model is None:
             raise ConfigError("Name a model to be checked, or a server by --url.")
         return
-    engine.refuse()
+    engine.refuse(has_model=model is not None)
     if model is None and not has_plain:
         raise ConfigError(
             f"What {servers.url} is to be held to is missing: name the model file that it serves, or a server that "

@@ -85,11 +85,20 @@ class EngineCheckFlags:
             seed=flags.seed,
         )
 
-    def refuse(self) -> None:
-        """Refuse flags that a server does not heed."""
-        for name in ("draft", "batch"):
+    def refuse(self, *, has_model: bool) -> None:
+        """Refuse flags that matter to this engine only.
+
+        Args:
+            has_model: whether the server is held to a model file, which is run here.
+
+        Raises:
+            ConfigError: there is such a flag.
+        """
+        for name in ("draft", "batch", *(() if has_model else ("threads",))):
             if getattr(self, name) is not None:
                 raise ConfigError(f"--{name} is the server's own affair with --url. Leave it out.")
+        if self.threads is not None and len(_numbers("--threads", self.threads)) > 1:
+            raise ConfigError(f"--threads {self.threads}: with --url the model is run with one number of threads.")
 
 
 @Parameter(name="*")
@@ -127,7 +136,11 @@ class ServerCheckFlags:
         )
 
     def refuse(self) -> None:
-        """Refuse flags that matter to servers only."""
+        """Refuse flags that matter to servers only.
+
+        Raises:
+            ConfigError: there is such a flag.
+        """
         for name in ("samples", "false_alarm"):
             if getattr(self, name) is not None:
                 raise ConfigError(
