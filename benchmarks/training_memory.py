@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import cyclopts
@@ -199,6 +200,14 @@ def _of_the_step(cell: dict[str, Any]) -> float:
 
 
 def _peak_bytes() -> int:
+    """Of this process since it began to run this program.
+
+    The usage that Linux reports counts the parent from before that as well, which may have trained a model.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

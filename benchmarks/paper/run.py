@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     # it brings torch, which a page of what is finished does without
     from headstart.train.phases import Progress
 
-app = cyclopts.App(name="paper", help=__doc__, help_format="plaintext")
+app = cyclopts.App(name="paper", help=__doc__, help_format="plaintext", suppress_keyboard_interrupt=False)
 
 
 @app.default

@@ -146,6 +146,19 @@ def test_equal_compute_is_as_many_operations() -> None:
     assert spent == pytest.approx(SMALL.text_model.steps * scale_of(alone).flops_per_token, rel=0.01)
 
 
+def test_at_equal_parameters_heads_take_the_place_of_blocks() -> None:
+    from headstart.train.pretrain.model_config import PretrainHeads
+    from headstart.train.pretrain.scale import scale_of
+    from paper.models import pretraining
+
+    alone, equal, more = (
+        scale_of(pretraining(SMALL.task_model, heads, 0)).parameters
+        for heads in (PretrainHeads(n=1), PretrainHeads(n=4, equal_parameters=True), PretrainHeads(n=4))
+    )
+    assert equal == pytest.approx(alone, rel=0.002)  # but for the norms at the heads' ends
+    assert more > 1.3 * alone
+
+
 def test_a_budget_whose_texts_are_longer_than_models_know_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Budget smoke: prompts and answers of 80 tokens do not fit a window of 64"):
         replace(SMOKE, answer_tokens=64)
