@@ -23,6 +23,10 @@ from headstart.errors import ConfigError
 END_OF_TEXT = "<|endoftext|>"
 
 _NUM_BYTES = 256
+
+BYTE_VOCAB_SIZE = _NUM_BYTES + 1
+"""Tokens of plain bytes: all of them, and the end of a text."""
+
 _SMALLEST_BPE = _NUM_BYTES + 2  # with the end of a text, and one token that is more than a byte
 _GENERATION_CONFIG = "generation_config.json"
 
@@ -108,7 +112,7 @@ class TextEncoder:
         self._end = np.array(tokenizer.end_ids[:1], np.int64)
         # with this size there is no room for merges, so a byte is its own token, and the library need not be asked
         self._are_bytes = (
-            tokenizer.vocab_size == _NUM_BYTES + 1
+            tokenizer.vocab_size == BYTE_VOCAB_SIZE
             and self._backend.normalizer is None
             and all(tokenizer.token_bytes(byte) == bytes([byte]) for byte in range(_NUM_BYTES))
         )

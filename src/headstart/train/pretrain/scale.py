@@ -19,16 +19,13 @@ from headstart.architectures.program import Attention, Linear, Program
 from headstart.architectures.weights import wanted_shapes
 from headstart.checkpoint import open_checkpoint
 from headstart.train.corpus import open_corpus
-from headstart.train.corpus.vocabulary import check_tokenizer_choice, read_tokenizer
+from headstart.train.corpus.vocabulary import BYTE_VOCAB_SIZE, check_tokenizer_choice, read_tokenizer
 from headstart.train.pretrain.blueprint import make_blueprint
 from headstart.train.pretrain.config import PretrainConfig
 
 # numbers and sums in float32; AdamW has two for each weight
 _FLOAT_BYTES = 4
 _OPTIMISER_FLOATS = 2
-
-# tokens of plain bytes: all of them, and the end of a text
-_BYTES = 257
 
 # rows whose logits exist at once, see `headstart.train.chunked`; with them their softmax, which becomes the gradient
 _CHUNK_ROWS = 256
@@ -158,7 +155,7 @@ def _vocab_size(config: PretrainConfig) -> int:
     if choice.startswith("bpe:"):
         return int(choice.removeprefix("bpe:"))
     if choice == "bytes":
-        return _BYTES
+        return BYTE_VOCAB_SIZE
     if (Path(choice) / "tokenizer.json").is_file():  # a model's folder, or that of a tokenizer alone
         return read_tokenizer(Path(choice)).vocab_size
     return open_checkpoint(choice).tokenizer().vocab_size
