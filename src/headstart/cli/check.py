@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from headstart.measure.check import Certificate
     from headstart.measure.check.engine_check import MakeEngine
     from headstart.measure.check.findings import Finding
+    from headstart.measure.check.tolerance import ActivationBits
     from headstart.measure.openai_client import OpenAIClient
     from headstart.measure.workload import Prompt
+
+_FLOAT_KINDS = ("F32", "F16", "BF16")
 
 _FLAGS, _ENGINE, _SAMPLES, _SERVERS = CheckFlags(), EngineCheckFlags(), ServerCheckFlags(), ServerFlags()
 
@@ -144,7 +147,7 @@ def _check_server(
     asked: list[str] | list[list[int]]
     if model is None:
         asked = [prompt.messages[-1][1] for prompt in prompts]
-        config = samples.to_config(flags, None)
+        config = samples.to_config(flags)
         plain = _client(servers.url_plain or servers.url, servers)
         with progress_bar("Checking") as show:
             findings = check_against_server(client, plain, asked, config, show, plain_fields=servers.plain_extra())
@@ -153,11 +156,21 @@ def _check_server(
         (threads,) = engine.to_config(flags).threads[:1]
         opened = open_model(model, EngineFlags(draft="none", threads=threads, weights=weights))
         asked = _encode(prompts, opened.parts.tokenizer)
-        config = samples.to_config(flags, opened.parts.trunk.config.num_layers)
+        config = samples.to_config(
+            flags, num_layers=opened.parts.trunk.config.num_layers, activation_bits=_activation_bits(opened)
+        )
         with progress_bar("Checking") as show:
             findings = check_against_model(client, opened.parts.trunk, opened.parts.tokenizer, asked, config, show)
         context["held_to"] = _model_document(opened)
     return _certificate(servers.url, findings, {**context, "settings": config.to_json()}, asked)
+
+
+def _activation_bits(opened: OpenedModel) -> ActivationBits:
+    """How finely engines compute with these weights: 8 bits with quantised ones, whether here or in the server."""
+    has_quantised = any(
+        tensor.kind not in _FLOAT_KINDS and len(tensor.shape) > 1 for tensor in opened.parts.checkpoint.tensors.values()
+    )
+    return 8 if has_quantised or opened.flags.weights.startswith("int8") else 16
 
 
 def _encode(prompts: list[Prompt], tokenizer: Tokenizer) -> list[list[int]]:

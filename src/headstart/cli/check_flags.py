@@ -12,6 +12,7 @@ from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
     from headstart.measure.check import EngineCheckConfig, ServerCheckConfig
+    from headstart.measure.check.tolerance import ActivationBits
     from headstart.measure.workload import Prompt
 
 _NUM_PROMPTS = 8
@@ -114,12 +115,15 @@ class ServerCheckFlags:
         Parameter(help="Probability that a right server is called broken, over the whole run. 0.001 by default."),
     ] = None
 
-    def to_config(self, flags: CheckFlags, num_layers: int | None) -> ServerCheckConfig:
+    def to_config(
+        self, flags: CheckFlags, *, num_layers: int | None = None, activation_bits: ActivationBits = 8
+    ) -> ServerCheckConfig:
         """The same as the check takes it.
 
         Args:
             flags: what is asked.
             num_layers: of the model, if it is known.
+            activation_bits: with which the coarser of the engines may compute.
 
         Raises:
             ConfigError: a value is out of its range.
@@ -132,6 +136,7 @@ class ServerCheckFlags:
             num_sampled=usual.num_sampled if self.samples is None else self.samples,
             false_alarm=usual.false_alarm if self.false_alarm is None else self.false_alarm,
             num_layers=usual.num_layers if num_layers is None else num_layers,
+            activation_bits=activation_bits,
             seed=flags.seed,
         )
 

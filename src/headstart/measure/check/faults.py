@@ -26,7 +26,7 @@ FaultKind = Literal[
 - token lost after a rejection: the token that replaces a rejected draft is missing; the text goes on after it.
 - stale cache row: what a rejected draft left in the cache is still seen, so later logits are wrong.
 - near-miss accepted: a draft was kept that is not the model's choice, though near it.
-- other logits: already the first token of a text has other probabilities: other weights, template or rounding.
+- other logits: already the first token of a text has other probabilities: other weights or another quantisation.
 - argmax at temperature 1: the likeliest token is taken where one should be drawn.
 - seed shared: requests with different seeds draw the same tokens.
 - draft distribution off: drawn tokens do not have the model's distribution, in another way than these.

@@ -11,7 +11,7 @@ from headstart.measure.check.evidence import NearMissEvidence
 from headstart.measure.check.faults import Fault, FaultKind
 from headstart.measure.check.findings import Finding
 from headstart.measure.check.reference import FreshComparison, Prompt, Reference
-from headstart.measure.check.tolerance import Tolerance, find_tolerance
+from headstart.measure.check.tolerance import ActivationBits, Tolerance, find_tolerance
 
 _MAX_LISTED = 50
 # Places at which the server is asked afresh: some in every answer, and so many together if answers are few.
@@ -30,6 +30,7 @@ def compare_fresh(
     answers: Sequence[Answer],
     *,
     num_layers: int,
+    activation_bits: ActivationBits,
     false_alarm: float,
 ) -> tuple[Tolerance, Finding]:
     """Find how far the server's logits are from the reference's where no draft has a part in them.
@@ -40,6 +41,7 @@ def compare_fresh(
         prompts: what was asked.
         answers: greedy ones.
         num_layers: of the model.
+        activation_bits: of the coarser of the two engines.
         false_alarm: probability that rounding is taken for a fault anywhere in the run.
     """
     fresh = FreshComparison()
@@ -53,6 +55,7 @@ def compare_fresh(
         fresh.errors,
         logit_spread=fresh.spread,
         num_layers=num_layers,
+        activation_bits=activation_bits,
         num_places=num_places,
         false_alarm=false_alarm,
     )
@@ -61,7 +64,7 @@ def compare_fresh(
     if not tolerance.is_same_model:
         evidence = (
             f"Where nothing was drafted, log-probabilities differ by {tolerance.deviation:.3g} nats (standard "
-            f"deviation), more than 16-bit arithmetic explains. Other weights, or another template or quantisation?"
+            f"deviation), more than {activation_bits}-bit arithmetic explains. Other weights or another quantisation?"
         )
         faults.append(Fault(kind="other logits", evidence=evidence))
     wrong = [margin for margin in fresh.margins if margin > tolerance.margin]

@@ -14,6 +14,7 @@ from headstart.measure.check.findings import Finding
 from headstart.measure.check.greedy import compare_fresh, judge_greedy
 from headstart.measure.check.reference import LawReference, PlainReference, Prompt, Reference
 from headstart.measure.check.sampling import check_distribution, check_seeds
+from headstart.measure.check.tolerance import ActivationBits
 from headstart.measure.check.trunk_law import TrunkLaw
 from headstart.measure.openai_client import OpenAIClient
 from headstart.runtime.protocol import Trunk
@@ -34,6 +35,7 @@ class ServerCheckConfig:
         sampled_tokens: of each.
         false_alarm: probability that a right server is called broken, over the whole run.
         num_layers: of the model, for the bound on rounding.
+        activation_bits: with which the coarser of the two engines computes: 8 for quantised weights, or 16.
         seed: of the seeds that are sent.
     """
 
@@ -42,12 +44,15 @@ class ServerCheckConfig:
     sampled_tokens: int = 10
     false_alarm: float = 1e-3
     num_layers: int = 32
+    activation_bits: ActivationBits = 16
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "num_sampled", "sampled_tokens", "num_layers"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} = {getattr(self, name)}: it must be at least 1.")
+        if self.activation_bits not in (8, 16):
+            raise ConfigError(f"activation_bits = {self.activation_bits}: it must be 8 or 16.")
         if not 0 < self.false_alarm < 1:
             raise ConfigError(f"false_alarm = {self.false_alarm}: it is a probability, above 0 and below 1.")
 
@@ -131,7 +136,13 @@ def _check(
             "checked. Switch them on (vLLM: return_token_ids; others: logprobs)."
         )
     tolerance, fresh = compare_fresh(
-        asker, reference, prompts, answers, num_layers=config.num_layers, false_alarm=false_alarm
+        asker,
+        reference,
+        prompts,
+        answers,
+        num_layers=config.num_layers,
+        activation_bits=config.activation_bits,
+        false_alarm=false_alarm,
     )
     greedy = judge_greedy(reference, prompts, answers, config.max_tokens, tolerance, false_alarm)
     progress(0.4)

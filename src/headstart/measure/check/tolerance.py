@@ -6,9 +6,11 @@ to the server afresh, drafting has no part in the answer, and what it says of th
 what we say. The errors found there are taken to have the tails of a Laplace distribution, which are heavier than
 those of the sum of many small roundings, and the tolerance is what no error is to exceed in the whole run.
 
-It is *bounded* by what 16-bit arithmetic explains: each of some eight results of a layer (projections, their inputs,
-sums into the residual stream) is rounded by a relative 2**-9, in directions of its own, so after L layers a logit
-errs by about 2**-9 sqrt(8 L) times the spread of logits. What differs more was not computed from the same weights.
+It is *bounded* by what the arithmetic explains: each of some eight results of a layer (projections, their inputs,
+sums into the residual stream) is rounded, in a direction of its own, so after L layers a logit errs by about r sqrt(8
+L) times the spread of logits. In 16-bit arithmetic r is 2**-9; engines for quantised weights, this one included,
+round what enters a product to 8 bits in groups, and r is about 2**-7, as the largest of a group sets the steps for
+all. What differs more was not computed from the same weights.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-_ROUNDING_16_BIT = 2.0**-9
+ActivationBits = Literal[8, 16]
+
+_ROUNDING: dict[ActivationBits, float] = {16: 2.0**-9, 8: 2.0**-7}
 _ROUNDINGS_A_LAYER = 8
 # our own logits are float32, and servers print some six digits
 _ROUNDING_PRINTED = 1e-5
@@ -42,7 +46,7 @@ class Tolerance:
     margin: float
     deviation: float
     largest: float
-    basis: Literal["measured", "16-bit arithmetic"]
+    basis: Literal["measured", "bound"]
     num_measured: int
 
     @property
@@ -67,7 +71,13 @@ class Tolerance:
 
 
 def find_tolerance(
-    errors: Sequence[float], *, logit_spread: float, num_layers: int, num_places: int, false_alarm: float
+    errors: Sequence[float],
+    *,
+    logit_spread: float,
+    num_layers: int,
+    activation_bits: ActivationBits,
+    num_places: int,
+    false_alarm: float,
 ) -> Tolerance:
     """From measured errors, or from the bound if there are hardly any.
 
@@ -75,17 +85,16 @@ def find_tolerance(
         errors: differences, theirs and ours, of the difference of two tokens' log-probabilities at a place.
         logit_spread: standard deviation of the logits of a place.
         num_layers: of the model.
+        activation_bits: of the coarser of the two engines.
         num_places: places that will be judged.
         false_alarm: probability that an error exceeds the margin at any of them.
     """
-    bound = math.sqrt(2.0) * _ROUNDING_16_BIT * math.sqrt(_ROUNDINGS_A_LAYER * num_layers) * logit_spread
+    bound = math.sqrt(2.0) * _ROUNDING[activation_bits] * math.sqrt(_ROUNDINGS_A_LAYER * num_layers) * logit_spread
     # P(|error| > t) = exp(-t / scale) for Laplace; its deviation is sqrt(2) scale, its median ln(2) scale
     tail = math.log(max(num_places, 1) / false_alarm)
     largest = bound / math.sqrt(2.0) * tail + _ROUNDING_PRINTED
     if len(errors) < MIN_MEASURED:
-        return Tolerance(
-            margin=largest, deviation=bound, largest=largest, basis="16-bit arithmetic", num_measured=len(errors)
-        )
+        return Tolerance(margin=largest, deviation=bound, largest=largest, basis="bound", num_measured=len(errors))
     scale = statistics.median(map(abs, errors)) / math.log(2.0)  # a median: what is wrong in places must not hide there
     return Tolerance(
         margin=scale * tail + _ROUNDING_PRINTED,

@@ -7,7 +7,7 @@ import pytest
 
 from headstart.measure.check.tolerance import find_tolerance, pair_errors
 
-SETTINGS = {"logit_spread": 3.0, "num_layers": 30, "num_places": 400, "false_alarm": 1e-3}
+SETTINGS = {"logit_spread": 3.0, "num_layers": 30, "activation_bits": 16, "num_places": 400, "false_alarm": 1e-3}
 
 
 def errors(scale: float, count: int = 60, seed: int = 0) -> list[float]:
@@ -37,15 +37,19 @@ def test_a_few_places_that_are_wrong_do_not_hide_themselves():
     assert find_tolerance(spoilt, **SETTINGS).margin < 2 * find_tolerance(clean, **SETTINGS).margin
 
 
-def test_what_16_bit_arithmetic_cannot_explain_is_another_model():
-    assert not find_tolerance(errors(0.5), **SETTINGS).is_same_model
+def test_what_arithmetic_cannot_explain_is_another_model():
+    assert not find_tolerance(errors(0.2), **SETTINGS).is_same_model
+    assert find_tolerance(errors(0.2), **{**SETTINGS, "activation_bits": 8}).is_same_model
+    assert not find_tolerance(errors(1.0), **{**SETTINGS, "activation_bits": 8}).is_same_model
 
 
 def test_without_measurements_it_is_the_bound():
     tolerance = find_tolerance([], **SETTINGS)
-    assert (tolerance.basis, tolerance.margin) == ("16-bit arithmetic", tolerance.largest)
+    assert (tolerance.basis, tolerance.margin) == ("bound", tolerance.largest)
     deeper = find_tolerance([], **{**SETTINGS, "num_layers": 120})
     assert deeper.deviation == pytest.approx(2 * tolerance.deviation)
+    coarser = find_tolerance([], **{**SETTINGS, "activation_bits": 8})
+    assert coarser.deviation == pytest.approx(4 * tolerance.deviation)
 
 
 def test_errors_are_of_differences():
