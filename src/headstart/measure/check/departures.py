@@ -174,7 +174,7 @@ def _knows_law(answer: Answer, place: int, expected: float, tolerance: Tolerance
     """Whether the server gives a token the log-probability that it should have; `None` if it does not say."""
     if place >= len(answer.logprobs) or math.isnan(answer.logprobs[place]):
         return None
-    return abs(answer.logprobs[place] - expected) <= tolerance.margin
+    return abs(answer.logprobs[place] - expected) <= tolerance.usual
 
 
 def _kind(knows_law: bool | None, rank: int, margin: float) -> DepartureKind:

@@ -134,9 +134,11 @@ def _faults(walks: Sequence[Walk], tolerance: Tolerance) -> tuple[Fault, ...]:
                 break  # what the server has seen is not known from here on
     # the one that is seen most: by chance, some departures look like those of another fault
     kind, listed = max(by_kind.items(), key=lambda item: len(item[1]))
+    num_deviating = sum(walk.num_deviating for walk in walks)
+    if listed and kind == "near-miss" and num_deviating:
+        kind = "other"  # who keeps near-misses still knows the right log-probabilities
     if listed:
         return (Fault(kind=_KINDS[kind], evidence=_evidence(kind, listed, tolerance)),)
-    num_deviating = sum(walk.num_deviating for walk in walks)
     if not num_deviating:
         return ()
     evidence = (

@@ -55,6 +55,11 @@ class Tolerance:
         return max(self.deviation / math.sqrt(2.0), _ROUNDING_PRINTED)
 
     @property
+    def usual(self) -> float:
+        """What the error at one place exceeds once in 150: to tell faults apart, not to find one."""
+        return 5.0 * self.scale
+
+    @property
     def is_same_model(self) -> bool:
         """Whether rounding explains what was measured."""
         return self.margin <= self.largest
