@@ -16,7 +16,7 @@ from paper.tasks.item import Item, distinct
 TRAINED_OPERATIONS = 3
 """Operations of an expression that is trained on, at most."""
 
-RARE_ONE_OF = 10
+RARE_ONE_OF = 4
 """Stories for one that has two-token names."""
 
 CORPORA = ("code", "prose", "polynomials", "induction")

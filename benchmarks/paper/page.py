@@ -169,4 +169,4 @@ def _row(cells: Sequence[str]) -> str:
 def _spoken_machine(about: Mapping[str, Any]) -> str:
     machine, versions = about["machine"], about["versions"]
     spoken = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return f"{machine['cpu']}, {about['threads']} threads ({spoken})"
+    return f"{machine['cpu']}, {about['threads']} thread{'s' * (about['threads'] > 1)} ({spoken})"

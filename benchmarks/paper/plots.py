@@ -36,13 +36,14 @@ def draw(plot: Plot, folder: Path) -> Path:
         for number, line in enumerate(plot.lines):
             places = [place for place, _ in line.points]
             means = [statistics.fmean(values) for _, values in line.points]
-            below = [mean - min(values) for mean, (_, values) in zip(means, line.points, strict=True)]
-            above = [max(values) - mean for mean, (_, values) in zip(means, line.points, strict=True)]
+            # a mean of equal values may be rounded to beside them
+            below = [max(0.0, mean - min(values)) for mean, (_, values) in zip(means, line.points, strict=True)]
+            above = [max(0.0, max(values) - mean) for mean, (_, values) in zip(means, line.points, strict=True)]
             marker = _MARKERS[number % len(_MARKERS)]
             axes.errorbar(places, means, yerr=(below, above), marker=marker, capsize=3, label=line.label)
         axes.set(title=plot.title, xlabel=plot.x_label, ylabel=plot.y_label)
-        if plot.names:
-            axes.set_xticks(range(len(plot.names)), plot.names)
+        places = sorted({place for line in plot.lines for place, _ in line.points})
+        axes.set_xticks(places, plot.names or [f"{place:g}" for place in places])
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
         figure.savefig(path, metadata={"Date": None})

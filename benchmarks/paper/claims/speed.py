@@ -65,8 +65,8 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
         comparisons=tuple(comparisons),
         tables=tuple(_table(corpus, found[corpus]) for corpus in _CORPORA),
         plots=(
-            _plot("speed-tokens", "Tokens a pass", "temperature 1", "tau_drawn", found),
-            _plot("speed-times", "Real speed", "times plain, greedy", "speedup", found),
+            _plot("speed-tokens", "Tokens a pass at temperature 1", "tokens a pass", "tau_drawn", found),
+            _plot("speed-times", "Real speed of greedy texts", "times plain speed", "speedup", found),
         ),
         remarks=(
             "The model's own next token is the first head, so k heads make k − 1 guesses a pass. They are put where "

@@ -16,6 +16,7 @@ from paper.claim import Claim, Figures, Finding, Job, Line, Plot, Table
 from paper.claims import CLAIMS
 from paper.judgement import Comparison, overall
 from paper.page import distinct_jobs, state_of, write_page
+from paper.plots import draw
 from paper.workspace import Workspace
 
 # ---- one rule
@@ -126,6 +127,16 @@ def test_wherever_greedy_acceptance_stands_so_does_that_at_temperature_1_and_rep
         assert head[at + 1 : at + 4] == (
             "distinct 8-byte runs", "tokens a pass, temperature 1", "distinct 8-byte runs",
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_every_plot_can_be_drawn(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib")
+    plots = found(CLAIMS[name], SMALL, 1.0).plots
+    assert len({plot.name for plot in plots}) == len(plots)
+    for plot in plots:
+        text = draw(plot, tmp_path).read_text()
+        assert all(line.label in text for line in plot.lines)
 
 
 def test_small_has_seeds_enough_to_decide() -> None:
