@@ -6,6 +6,7 @@ from headstart.measure.bench.server_counters import (
     ServerCounters,
     acceptance_of_counters,
     parse_counters,
+    parse_totals,
     read_counters,
 )
 
@@ -14,6 +15,11 @@ VLLM = """
 # TYPE vllm:generation_tokens_total counter
 vllm:generation_tokens_total{engine="0",model_name="m"} 70.0
 vllm:generation_tokens_total{engine="1",model_name="m"} 30.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.5",model_name="m"} 3.0
+vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 4.0
+vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} 1.25
+vllm:time_to_first_token_seconds_count{engine="1",model_name="m"} 1.0
+vllm:inter_token_latency_seconds_count{engine="0",model_name="m"} 49.0
 vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 40.0
 vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 8.0e+01
 vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 50.0
@@ -26,8 +32,10 @@ process_cpu_seconds_total 12.5
 
 def test_vllms_counters_are_added_over_engines() -> None:
     assert parse_counters(VLLM) == ServerCounters(
-        tokens=100, drafts=40, drafted=80, accepted=50, accepted_by_depth=(32, 18)
+        tokens=100, rounds=54, drafts=40, drafted=80, accepted=50, accepted_by_depth=(32, 18)
     )
+    assert parse_totals(VLLM)["vllm:time_to_first_token_seconds_sum"] == 1.25
+    assert parse_totals(VLLM)["vllm:generation_tokens_total"] == 100
 
 
 def test_llama_cpps_counters() -> None:
@@ -37,16 +45,16 @@ def test_llama_cpps_counters() -> None:
 
 
 def test_unknown_counters_are_none() -> None:
-    assert parse_counters("process_cpu_seconds_total 12.5\n<html>") is None
+    assert parse_counters("process_cpu_seconds_total 12.5\n<html>\nno metrics here") is None
     assert read_counters("http://127.0.0.1:1/v1") is None
 
 
 def test_a_turn_is_the_difference() -> None:
-    before = ServerCounters(tokens=10, drafts=4, drafted=8, accepted=5)
+    before = ServerCounters(tokens=10, rounds=6, drafts=4, drafted=8, accepted=5)
     after = parse_counters(VLLM)
     assert after is not None
     assert after.since(before) == ServerCounters(
-        tokens=90, drafts=36, drafted=72, accepted=45, accepted_by_depth=(32, 18)
+        tokens=90, rounds=48, drafts=36, drafted=72, accepted=45, accepted_by_depth=(32, 18)
     )
 
 
@@ -55,7 +63,17 @@ def test_acceptance_by_depth_follows() -> None:
     assert found is not None
     counts = acceptance_of_counters([found, found])
     assert counts is not None
-    assert counts.mean_acceptance_length == pytest.approx(100 / 50)
+    assert counts.mean_acceptance_length == pytest.approx(100 / 54)
     assert counts.conditional_acceptance == pytest.approx((32 / 40, 18 / 32))
     assert counts.acceptance_rate == pytest.approx(50 / 80)
     assert acceptance_of_counters([ServerCounters(tokens=9)]) is None
+
+
+def test_guesses_behind_the_end_of_a_text_are_no_tokens_of_its_rounds() -> None:
+    # three rounds of five tokens, of which the last one's second ended the text
+    told = acceptance_of_counters([ServerCounters(tokens=12, rounds=3, drafts=3, drafted=12, accepted=12)])
+    assert told is not None
+    assert told.mean_acceptance_length == pytest.approx(12 / 3)
+    untold = acceptance_of_counters([ServerCounters(tokens=10, drafts=2, drafted=8, accepted=8)])
+    assert untold is not None
+    assert untold.mean_acceptance_length == pytest.approx(10 / 2)
