@@ -55,6 +55,7 @@ class _Answer:
 
     texts: list[str] = field(default_factory=list)
     arrivals_s: list[float] = field(default_factory=list)
+    ended_s: float = 0.0
     finish_reason: str | None = None
     usage: Usage | None = None
 
@@ -63,6 +64,9 @@ class _Answer:
         if chunk.text:
             self.texts.append(chunk.text)
             self.arrivals_s.append(chunk.at_s)
+        if chunk.text or chunk.finish_reason:
+            # a token that ends the text is counted, took a pass and has no text
+            self.ended_s = chunk.at_s
         self.finish_reason = chunk.finish_reason or self.finish_reason
         self.usage = chunk.usage or self.usage
 
@@ -190,7 +194,6 @@ class ServerSide:
                 f"{self._client.url} counts no tokens (usage is missing from its stream), and messages of a stream are "
                 "not tokens. Switch usage on in the server, or use one that knows stream_options.include_usage."
             )
-        arrivals_s = answer.arrivals_s or [0.0]
         return RequestRecord(
             name=ask.name,
             category=ask.prompt.category,
@@ -198,9 +201,9 @@ class ServerSide:
             num_tokens=answer.usage.completion_tokens,
             token_hash=hashlib.sha256("".join(answer.texts).encode("utf-8", "surrogatepass")).hexdigest(),
             finish_reason=answer.finish_reason or "unknown",
-            first_s=waited_s + arrivals_s[0],
-            end_s=waited_s + arrivals_s[-1],
-            pauses_s=tuple(later - earlier for earlier, later in pairwise(arrivals_s)),
+            first_s=waited_s + next(iter(answer.arrivals_s), answer.ended_s),
+            end_s=waited_s + answer.ended_s,
+            pauses_s=tuple(later - earlier for earlier, later in pairwise(answer.arrivals_s)),
         )
 
 

@@ -63,6 +63,15 @@ def test_tokens_are_the_servers_count_and_messages_are_only_arrivals() -> None:
     assert request.acceptance is None
 
 
+def test_a_token_without_text_that_ends_the_answer_takes_its_time() -> None:
+    def script(request: CompletionRequest) -> list[Chunk]:
+        return [Chunk(0.5, "words"), Chunk(0.75, "", finish_reason="stop"), Chunk(2.0, usage=Usage(11, 2))]
+
+    (request,) = answer(ServerSide("s", ScriptedClient(script), Clock()), Feed(asks("a"), ClosedLoop(1))).requests
+    assert request.writing_s == pytest.approx(0.25)  # of two tokens, of which only one is seen
+    assert request.pauses_s == ()
+
+
 def test_what_is_asked() -> None:
     client = ScriptedClient(two_messages)
     side = ServerSide("none", client, Clock(), {"speculative": None})
