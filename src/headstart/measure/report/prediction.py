@@ -2,10 +2,11 @@
 
     predicted = tau / (v + c)
 
-With N sequences in a pass, C(N) stands for C(1): v is the time of the passes that checked guesses over that of plain
-passes of the same sequences, c the time of drafting over the same, and tau the tokens that each sequence got of a pass.
-The costs are timed apart from the requests; of the requests only rows, tokens and drafting time are taken. Passes that
-read a prompt are no part of either speed-up.
+With N sequences in a pass, C(N) stands for C(1). It is what a pass of plain decoding took on the same requests, the
+engine's own work included; what the rows of guesses add was timed apart from the requests. v is the time of the passes
+that checked guesses over that of plain passes of the same sequences, c the time of drafting over the same, and tau the
+tokens that each sequence got of a pass. Of the requests that were drafted for, only rows, tokens and drafting time are
+taken. Passes that read a prompt are no part of either speed-up.
 """
 
 from __future__ import annotations
@@ -72,24 +73,24 @@ def predict(
     plain_pass_s = _seconds_by_sequences(tally for turn in plain_turns for tally in turn.passes)
     if not tallies or not plain_pass_s:
         return None
-    plain_s = sum(tally.passes * plain_costs.cost(tally.sequences) for tally in tallies)
-    check_s = sum(tally.passes * costs.cost(tally.sequences + tally.drafted) for tally in tallies)
+
+    def added_s(tally: PassTally) -> float:
+        """Seconds that a pass takes longer than a plain one of as many sequences."""
+        return costs.cost(tally.sequences + tally.drafted) - plain_costs.cost(tally.sequences)
+
+    plain_s = sum(tally.passes * _nearest(plain_pass_s, tally.sequences) for tally in tallies)
+    check_s = plain_s + sum(tally.passes * added_s(tally) for tally in tallies)
     draft_s = sum(turn.draft_s for turn in turns)
     # the plain passes that would write as much: each gives one token to each sequence
-    spared_s = sum(_plain_passes(tally) * plain_costs.cost(tally.sequences) for tally in tallies)
-    measured_plain_s = sum(_plain_passes(tally) * _nearest(plain_pass_s, tally.sequences) for tally in tallies)
+    spared_s = sum(tally.tokens / tally.sequences * _nearest(plain_pass_s, tally.sequences) for tally in tallies)
     tau, check_cost, draft_cost = spared_s / plain_s, check_s / plain_s, draft_s / plain_s
     return Prediction(
         mean_acceptance_length=tau,
         check_cost=check_cost,
         draft_cost=draft_cost,
         predicted=tau / (check_cost + draft_cost),
-        measured=measured_plain_s / sum(tally.seconds for tally in tallies),
+        measured=spared_s / sum(tally.seconds for tally in tallies),
     )
-
-
-def _plain_passes(tally: PassTally) -> float:
-    return tally.tokens / tally.sequences
 
 
 def _seconds_by_sequences(tallies: Iterable[PassTally]) -> dict[int, float]:
