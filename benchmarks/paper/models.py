@@ -10,7 +10,7 @@ from headstart.checkpoint.safetensors import HEADS_NAME
 from headstart.train.corpus.vocabulary import read_tokenizer
 from headstart.train.graft_config import GraftConfig
 from headstart.train.pretrain.config import DataConfig, PretrainConfig, TrainConfig
-from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads
+from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads, TrainedHeads
 from headstart.train.pretrain.scale import scale_of
 from headstart.train.prompts import Prompt, PromptList
 from paper.budgets import Sizes
@@ -115,7 +115,7 @@ def graft_job(name: str, model: str, corpus: str, config: GraftConfig, sizes: Si
     )
 
 
-def grafting(sizes: Sizes, kind: str, depth: int, seed: int) -> GraftConfig:
+def grafting(sizes: Sizes, kind: TrainedHeads, depth: int, seed: int) -> GraftConfig:
     """The settings of a graft at the budget of a training.
 
     Args:
@@ -126,7 +126,7 @@ def grafting(sizes: Sizes, kind: str, depth: int, seed: int) -> GraftConfig:
     """
     tokens = sizes.steps * sizes.batch_windows * sizes.window
     return GraftConfig(
-        kind="parallel" if kind == "parallel" else "sequential",
+        kind=kind,
         depth=depth,
         taps=(sizes.num_layers - 1,) if kind == "parallel" else None,
         text_tokens=tokens // _GRAFT_EPOCHS,

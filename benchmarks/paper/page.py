@@ -103,7 +103,7 @@ def distinct_jobs(claim: Claim, budget: Budget) -> list[Job]:
 def write_page(path: Path, states: Sequence[State], budget: Budget, threads: int) -> None:
     """Write the page, with its plots in a folder of its name beside it."""
     words = ["python", "benchmarks/paper/run.py", "--budget", budget.name, "--threads", str(threads)]
-    command = shlex.join([*words, "--out", "DIR", "--page", path.name])
+    command = shlex.join([*words, "--out", "DIR", "--page", str(path)])
     lines = [_INTRODUCTION.format(command=command), *_overview(states, budget)]
     for state in states:
         lines += _section(state, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headstart.train.pretrain.model_config import PretrainHeads
+from headstart.train.pretrain.model_config import PretrainHeads, TrainedHeads
 from paper.budgets import Budget
 from paper.claim import Job
 from paper.drafting import drafting_job
@@ -33,13 +33,12 @@ def several_tokens(budget: Budget, name: str, heads: PretrainHeads, seed: int) -
     return model_job(f"code-{name}-seed{seed}", CODE, pretraining(budget.text_model, heads, seed))
 
 
-def with_heads(budget: Budget, kind: str, seed: int) -> Job:
+def with_heads(budget: Budget, kind: TrainedHeads, seed: int) -> Job:
     """The same with four heads of a kind that all weigh alike, as the paper's."""
-    heads = PretrainHeads(n=HEADS, kind="parallel" if kind == "parallel" else "sequential")
-    return several_tokens(budget, f"{kind}-n{HEADS}", heads, seed)
+    return several_tokens(budget, f"{kind}-n{HEADS}", PretrainHeads(n=HEADS, kind=kind), seed)
 
 
-def grafted(budget: Budget, kind: str, seed: int) -> Job:
+def grafted(budget: Budget, kind: TrainedHeads, seed: int) -> Job:
     """Heads of a kind, grafted on the `next_token` model of the seed."""
     sizes = budget.text_model
     config = grafting(sizes, kind, DEPTH, seed)
@@ -57,8 +56,8 @@ def size_of(budget: Budget, parameters: float) -> str:
     return f"bytes, {parameters / 1e6:.1f} M parameters, {sizes.num_layers} blocks of {sizes.hidden_size}"
 
 
-def amount_of(budget: Budget, what: str) -> str:
+def amount_of(budget: Budget) -> str:
     """The text that a text model is trained on, in a few words."""
     sizes = budget.text_model
     tokens = sizes.steps * sizes.batch_windows * sizes.window
-    return f"{what}, {tokens / 1e6:.2g} MB in {sizes.steps} steps"
+    return f"standard library, {tokens / 1e6:.2g} MB in {sizes.steps} steps"

@@ -56,7 +56,7 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
     lightest, heaviest = _WEIGHTS[0], _WEIGHTS[-1]
     return Finding(
         model=size_of(budget, figures[weights["1"][0].name]["parameters"]) + " with its four parallel heads",
-        data=amount_of(budget, "standard library"),
+        data=amount_of(budget),
         comparisons=(
             Comparison(
                 f"each further head weighs {heaviest}: worse on the next token than with {lightest}",

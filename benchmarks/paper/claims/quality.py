@@ -62,7 +62,7 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
     head = ("model", "parameters", "tokens", "held-out bits a byte", *DRAFT_HEAD)
     return Finding(
         model=size_of(budget, figures[models[_BASE][0].name]["parameters"]),
-        data=amount_of(budget, "standard library"),
+        data=amount_of(budget),
         comparisons=(
             Comparison("four tokens cost bits at equal parameters", by_seed(bits[_EQUAL], bits[_BASE]), "bits a byte"),
             Comparison("four tokens cost bits at equal compute", by_seed(bits[_COMPUTE], bits[_BASE]), "bits a byte"),

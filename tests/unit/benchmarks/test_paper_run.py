@@ -14,13 +14,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import training_memory  # noqa: E402
+from head_figures.acceptance import Identity  # noqa: E402
 from headstart import Engine, SamplingParams  # noqa: E402
 from headstart.errors import HeadstartError  # noqa: E402
 from headstart.train.corpus import prepare_corpus  # noqa: E402
 from headstart.train.corpus.prepare import CorpusConfig  # noqa: E402
 from headstart.train.pretrain.config import PretrainConfig  # noqa: E402
 from headstart.train.pretrain.model_config import PretrainHeads  # noqa: E402
-from paper import drafting  # noqa: E402
 from paper import run as command  # noqa: E402
 from paper.budgets import BUDGETS, SMOKE, Budget  # noqa: E402
 from paper.claims import CLAIMS  # noqa: E402
@@ -101,11 +101,11 @@ def test_speed_is_measured_for_every_number_of_heads(tmp_path: Path, tried: Call
 def test_a_draft_that_changes_a_text_is_a_failure_and_no_figure(
     tmp_path: Path, tried: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def compare_wrongly(self: drafting.Identity, name: str, plain: object, drafted: object) -> None:
+    def compare_wrongly(self: Identity, name: str, plain: object, drafted: object) -> None:
         self.num_compared += 1
         self.different.append(name)
 
-    monkeypatch.setattr(drafting.Identity, "compare", compare_wrongly)
+    monkeypatch.setattr(Identity, "compare", compare_wrongly)
     workspace = Workspace(tmp_path / "out", BUDGETS["smoke"], threads=1)
     model, measured = distinct_jobs(CLAIMS["speed"], BUDGETS["smoke"])[:2]
     workspace.do(model, dict)
