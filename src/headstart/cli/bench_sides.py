@@ -104,8 +104,8 @@ def open_servers(flags: ServerFlags, settings: BenchSettings, prompts: Sequence[
     plain = drafting
     if flags.url_plain is not None:
         plain = OpenAIClient(flags.url_plain, model=flags.server_model, api_key=flags.api_key)
-    needs_count = any(cell.context is not None for cell in settings.cells)
-    count = token_counter(plain) if needs_count else _characters
+    contexts = [cell.context for cell in settings.cells if cell.context is not None]
+    count = token_counter(plain, max(contexts)) if contexts else _characters
     plain_name, drafting_name = settings.sides
     clock = Clock()
     filled = fill_cells(settings.cells, prompts, count, seed)

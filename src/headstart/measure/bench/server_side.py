@@ -27,7 +27,10 @@ from headstart.records import SamplingParams
 # How often to ask whether to stop while nothing arrives.
 _POLL_S = 0.1
 
-_SHORT, _LONG = 4, 64  # sentences
+# Sentences of the texts by which tokens are estimated. A sentence has fewer tokens than are reckoned here, so that a
+# server takes the longer text if it takes prompts of the length that is asked for.
+_SHORT, _LONG = 2, 64
+_TOKENS_OF_SENTENCE = 30
 
 
 class Client(Protocol):
@@ -207,17 +210,18 @@ class ServerSide:
         )
 
 
-def token_counter(client: Client) -> Callable[[Prompt], int]:
+def token_counter(client: Client, longest: int) -> Callable[[Prompt], int]:
     """Estimates how many tokens a prompt has on a server, from the server's own counts of a short and a long text.
 
     Args:
         client: speaks to the server, which is asked twice.
+        longest: tokens of the longest prompt that it will be asked, which is about as much as it must take here.
 
     Raises:
         HeadstartError: the server fails, or counts no tokens.
     """
     filler = Filler(0)
-    short, long = filler.text(_SHORT), filler.text(_LONG)
+    short, long = filler.text(_SHORT), filler.text(max(2 * _SHORT, min(_LONG, longest // _TOKENS_OF_SENTENCE)))
     few = _count(client, short)
     per_character = (_count(client, long) - few) / (len(long) - len(short))
     frame = few - per_character * len(short)

@@ -170,9 +170,21 @@ def test_lengths_are_estimated_by_the_servers_own_counts() -> None:
         length = sum(len(message["content"]) for message in request.messages)
         return [Chunk(0.1, "x", finish_reason="length", usage=Usage(20 + length // 4, 1))]
 
-    count = token_counter(ScriptedClient(script))
     prompt = Prompt(id="a", category="c", messages=(("user", "x" * 4000),))
-    assert count(prompt) == pytest.approx(1020, abs=3)
+    for longest in (300, 1000, 6000):
+        assert token_counter(ScriptedClient(script), longest)(prompt) == pytest.approx(1020, abs=5)
+
+
+@pytest.mark.parametrize("longest", [200, 1000])
+def test_a_server_is_asked_for_no_longer_prompt_than_it_will_be(longest: int) -> None:
+    def script(request: CompletionRequest) -> list[Chunk]:
+        assert request.messages is not None
+        num_tokens = 30 + sum(len(message["content"]) for message in request.messages) // 4
+        if num_tokens > longest:
+            raise HeadstartError(f"{num_tokens} tokens are too many")
+        return [Chunk(0.1, "x", finish_reason="length", usage=Usage(num_tokens, 1))]
+
+    token_counter(ScriptedClient(script), longest)
 
 
 @contextmanager
