@@ -112,7 +112,8 @@ def _told_changes(cells: Sequence[CellFigures], name: str) -> str:
     changed = _changed(cells, name)
     if not changed:
         return ""
-    return f" It changed {_of_compared(cells, name)}; headstart check tells near ties from faults."
+    compared = _of_compared(cells, name)
+    return f" It changed {compared}; headstart check tells near ties, and with a temperature other draws, from faults."
 
 
 def pays(speedup: Spread, margin: float = MARGIN) -> bool:
