@@ -83,14 +83,13 @@ class Budget:
                 )
 
 
-# a hundred modules or so: enough for some windows that are held out
-_SOME_CODE = f"tree:{Path(sysconfig.get_path('stdlib')) / 'asyncio'}:*.py"
-_SOME_MORE_CODE = f"tree:{Path(sysconfig.get_path('stdlib')) / 'email'}:*.py"
+# some fifty modules: enough for a few windows that are held out
+_SOME_CODE = tuple(f"tree:{Path(sysconfig.get_path('stdlib')) / package}:*.py" for package in ("asyncio", "email"))
 
 SMOKE = Budget(
     name="smoke",
     seeds=(0,),
-    code=(_SOME_CODE, _SOME_MORE_CODE),
+    code=_SOME_CODE,
     prose=("docs",),
     text_model=Sizes(hidden_size=32, num_layers=4, num_heads=2, window=64, batch_windows=2, steps=4),
     speed_model=Sizes(hidden_size=32, num_layers=2, num_heads=2, window=64, batch_windows=2, steps=4),
@@ -112,9 +111,9 @@ SMALL = Budget(
     seeds=(0, 1, 2),
     code=("stdlib",),
     prose=("docs",),
-    text_model=Sizes(hidden_size=192, num_layers=6, num_heads=6, window=256, batch_windows=16, steps=600),
-    speed_model=Sizes(hidden_size=256, num_layers=6, num_heads=8, window=256, batch_windows=16, steps=600),
-    task_model=Sizes(hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=16, steps=1000),
+    text_model=Sizes(hidden_size=160, num_layers=6, num_heads=5, window=256, batch_windows=16, steps=400),
+    speed_model=Sizes(hidden_size=192, num_layers=6, num_heads=6, window=256, batch_windows=16, steps=600),
+    task_model=Sizes(hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=16, steps=800),
     task_documents=150_000,
     task_items=500,
     vocabularies=(256, 8192, 49152),
