@@ -37,18 +37,35 @@ MAX_EARLIER_MATCH = 64
 
 @dataclass(slots=True)
 class _LookupState:
-    """What is known of one sequence."""
+    """What is known of one sequence.
+
+    Attributes:
+        text: all of it.
+        prompt_length: tokens of it that were given.
+        num_before: tokens that were known before the last ones were told.
+        automaton: index of the text, as far as it has been read.
+        reader: reads earlier outputs beside it.
+    """
 
     text: list[int]
     prompt_length: int
+    num_before: int
     automaton: SuffixAutomaton = field(default_factory=SuffixAutomaton)
     reader: Reader | None = None
+
+    def catch_up(self) -> None:
+        """Index what has not been read yet (some microseconds a token)."""
+        new = self.text[self.automaton.num_tokens :]
+        self.automaton.extend(new)
+        if self.reader is not None and new:
+            self.reader.read(self.text, len(new), MAX_EARLIER_MATCH)
 
 
 class LookupDrafter:
     """Proposes what followed the longest earlier match of the text's end.
 
-    Deterministic: the same texts in the same order give the same trees.
+    The text is read when guesses are asked for, so that where none pay none of its time goes into that.
+    Deterministic: the same texts and questions in the same order give the same trees.
 
     Args:
         min_match: tokens that must match, at least 1. More spares a few
@@ -77,20 +94,22 @@ class LookupDrafter:
         self._earlier = EarlierTexts(max_remembered_tokens) if remember else None
 
     def open(self, prompt: Sequence[int], params: SamplingParams, seed: int) -> object:
-        """Begin a sequence: index its prompt (some microseconds a token)."""
-        state = _LookupState(text=[], prompt_length=len(prompt))
+        """Begin a sequence."""
+        state = _LookupState(text=list(prompt), prompt_length=len(prompt), num_before=len(prompt))
         if self._earlier is not None:
             state.reader = Reader(self._earlier)
-        self.extend(state, prompt)
         return state
 
     def extend(self, state: object, token_ids: Sequence[int]) -> None:
-        """Index tokens that became final."""
+        """Take tokens that became final."""
         sequence = cast(_LookupState, state)
+        sequence.num_before = len(sequence.text)
         sequence.text += token_ids
-        sequence.automaton.extend(token_ids)
-        if sequence.reader is not None:
-            sequence.reader.read(sequence.text, len(token_ids), MAX_EARLIER_MATCH)
+
+    def backlog(self, state: object) -> int:
+        """Tokens to be read before the ones that were told last."""
+        sequence = cast(_LookupState, state)
+        return max(0, sequence.num_before - sequence.automaton.num_tokens)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Tree]:
         """One tree a request; empty where nothing long enough matches."""
@@ -103,6 +122,7 @@ class LookupDrafter:
             self._earlier.add(sequence.text[sequence.prompt_length :])
 
     def _tree(self, sequence: _LookupState, request: DraftRequest) -> Tree:
+        sequence.catch_up()
         # the sequence's own text comes first, so it wins among equally long matches
         automaton, match = sequence.automaton, sequence.automaton.match
         if sequence.reader is not None:

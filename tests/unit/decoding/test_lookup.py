@@ -36,6 +36,22 @@ def test_the_prompt_and_what_was_written_are_one_text() -> None:
     assert drafter.propose([DraftRequest(state, 2, 2)])[0].tokens == (4, 5)
 
 
+def test_a_text_is_read_when_guesses_are_asked_for() -> None:
+    drafter = LookupDrafter(remember=True)
+    drafter.close(drafter.open([7, 8], PARAMS, seed=0))
+    asked, left_alone = (drafter.open([1, 2, 3, 4, 5, 1], PARAMS, seed=0) for _ in range(2))
+    assert drafter.backlog(left_alone) == 6
+    for token in (2, 3, 4, 1, 2):
+        drafter.extend(asked, [token])
+        drafter.extend(left_alone, [token])
+        drafter.propose([DraftRequest(asked, 4, 4)])
+        assert drafter.backlog(asked) == 0
+    assert drafter.backlog(left_alone) == 10  # what was told last is the usual work of a round
+    trees = drafter.propose([DraftRequest(asked, 8, 4), DraftRequest(left_alone, 8, 4)])
+    assert trees[0] == trees[1] != EMPTY_TREE
+    assert drafter.backlog(left_alone) == 0
+
+
 def test_a_period_goes_on_beyond_the_end_of_the_text() -> None:
     tree = propose(LookupDrafter(), [1, 2, 3] * 4, max_nodes=8)
     assert tree.tokens == (1, 2, 3, 1, 2, 3, 1, 2)
