@@ -114,6 +114,9 @@ class HeadsDrafter:
     Example:
         >>> drafter = HeadsDrafter(heads, trunk.make_chooser, end_ids=tokenizer.end_ids)
         >>> engine = Engine(trunk, tokenizer, drafter=drafter)
+
+    Attributes:
+        max_depth: of its trees.
     """
 
     name = "heads"
@@ -133,7 +136,7 @@ class HeadsDrafter:
         self._make_law = make_law
         self._end_ids = tuple(end_ids)
         self._config = config
-        self._max_depth = heads.max_depth if config.max_depth is None else config.max_depth
+        self.max_depth = heads.max_depth if config.max_depth is None else config.max_depth
 
     def open(self, prompt: Sequence[int], params: SamplingParams, seed: int) -> object:
         """Begin a sequence. No row runs before it is first asked for."""
@@ -189,7 +192,7 @@ class HeadsDrafter:
             tokens=np.array(text.tokens[first : first + num_rows], dtype=np.int32),
             chooser=text.law,
             max_nodes=request.max_nodes if reaches_root else 0,
-            max_depth=min(request.max_depth, self._max_depth),
+            max_depth=min(request.max_depth, self.max_depth),
             breadth=self._config.breadth,
             min_path_probability=request.min_path_probability,
             min_parent_probability=max(request.min_parent_probability, self._config.min_parent_probability),

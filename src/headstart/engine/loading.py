@@ -14,13 +14,17 @@ from typing import cast
 from headstart.checkpoint import Checkpoint, Tokenizer, open_checkpoint
 from headstart.decoding.drafter import Drafter
 from headstart.decoding.lookup import LookupDrafter
-from headstart.engine.heads_drafter import HeadsDrafter
+from headstart.engine.heads_drafter import HeadsDraftConfig, HeadsDrafter
 from headstart.engine.model_drafter import ModelDraftConfig, ModelDrafter
 from headstart.engine.vocabulary import check_same_vocabulary
 from headstart.errors import ConfigError
 from headstart.runtime.native import NativeTrunk, WeightFormat, load_trunk
 from headstart.runtime.native_heads import NativeHeads, load_heads
 from headstart.runtime.open_heads import FittedHeads, find_heads, heads_place, open_fitting_heads
+
+BEYOND_TRAINING = 2
+"""Depths that an unrolled module is asked for, as a multiple of those it was trained for. Each is a pass of the heads,
+and what lies deeper than that brings 1.5 % of the tokens of a round."""
 
 _MODEL, _HEADS = "model:", "heads:"
 
@@ -97,7 +101,12 @@ def load_parts(
         drafters.append(LookupDrafter())
     if heads is not None:
         drafters.append(
-            HeadsDrafter(_load_heads(trunk, checkpoint, heads), trunk.make_chooser, end_ids=tokenizer.end_ids)
+            HeadsDrafter(
+                _load_heads(trunk, checkpoint, heads),
+                trunk.make_chooser,
+                end_ids=tokenizer.end_ids,
+                config=HeadsDraftConfig(max_depth=BEYOND_TRAINING * heads.config.depth),
+            )
         )
     if draft_checkpoint is not None:
         drafters.append(

@@ -8,7 +8,9 @@ import pytest
 
 from headstart import Engine, SamplingParams
 from headstart.checkpoint import open_checkpoint
-from headstart.engine.loading import load_parts
+from headstart.checkpoint.heads_file import open_heads
+from headstart.engine.heads_drafter import HeadsDrafter
+from headstart.engine.loading import BEYOND_TRAINING, load_parts
 from headstart.errors import CheckpointError, ConfigError
 from headstart.runtime.open_heads import heads_place
 from headstart.testing.tiny_heads import write_tiny_heads
@@ -44,6 +46,14 @@ def test_heads_of_every_kind_change_nothing(model, tmp_path, plain_texts, name, 
         assert all(completion.drafted > 40 for completion in completions)
         assert {completion.drafter for completion in completions} == {"heads"}
     assert engine.statistics.drafter_faults == 0
+
+
+def test_an_unrolled_module_goes_twice_as_deep_as_it_was_trained(model, tmp_path):
+    heads = write_tiny_heads(tmp_path / "x.heads.safetensors", model, "sequential, unrolled")
+    trained = open_heads(heads).header.heads["depth"]
+    (drafter,) = load_parts(model, draft=f"heads:{heads}", threads=1).drafters
+    assert isinstance(drafter, HeadsDrafter)
+    assert drafter.max_depth == BEYOND_TRAINING * trained == 6
 
 
 def test_small_caches_and_small_chunks_change_nothing(model, tmp_path, plain_texts):
