@@ -13,10 +13,10 @@ from functools import cache
 import pytest
 
 from headstart.decoding.lookup import LookupDrafter
-from headstart.engine import passes, token_hash, verification
+from headstart.engine import passes, token_hash
 from headstart.engine.cache import PageAccounts
 from headstart.engine.sequence import Sequence
-from headstart.records import SamplingParams, Verdict
+from headstart.records import SamplingParams
 from headstart.testing.drafters import (
     BROKEN_TREES,
     BranchingDrafter,
@@ -28,6 +28,7 @@ from headstart.testing.drafters import (
 )
 from headstart.testing.toy_engine import VOCAB_SIZE, decode_without_engine, make_toy_engine
 from headstart.testing.toy_trunk import ToyTrunk
+from headstart.testing.wrong_engines import first_guess_is_always_kept, noise_is_that_of_the_round
 
 MAX_TOKENS = 30
 LAWS = {
@@ -257,24 +258,6 @@ def path_does_not_count_for_penalties(monkeypatch):
 
 def kept_rows_are_not_moved(monkeypatch):
     monkeypatch.setattr(ToyTrunk, "move", lambda self, page_table, sources, destinations: None)
-
-
-def first_guess_is_always_kept(monkeypatch):
-    def mutant(tree, choices):
-        return Verdict((0,), choices[1]) if tree.tokens else Verdict((), choices[0])
-
-    monkeypatch.setattr(verification, "verify", mutant)
-
-
-def noise_is_that_of_the_round(monkeypatch):
-    original = passes.build_pass
-
-    def mutant(rounds):
-        passed = original(rounds)
-        choices = [[replace(choice, position=own[0].position) for choice in own] for own in passed.choices]
-        return replace(passed, choices=choices)
-
-    monkeypatch.setattr("headstart.engine.engine.build_pass", mutant)
 
 
 def parents_are_the_rows_before(monkeypatch):

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from headstart.decoding.lookup import LookupDrafter
-from headstart.engine import Engine, passes, verification
+from headstart.engine import Engine, passes
 from headstart.errors import ConfigError
 from headstart.measure.check import Certificate, EngineCheckConfig, check_engine
 from headstart.measure.check.engine_check import MakeEngine
-from headstart.records import Verdict
 from headstart.testing.byte_tokenizer import ByteTokenizer
 from headstart.testing.drafters import RandomTreeDrafter
 from headstart.testing.toy_engine import ALPHABET, VOCAB_SIZE, make_toy_drafter, make_toy_engine
+from headstart.testing.wrong_engines import first_guess_is_always_kept, noise_is_that_of_the_round
 
 PROMPTS = [ByteTokenizer(ALPHABET).encode(text) for text in ("once upon a time", "abcabcabcabcabcabc")]
 DRAFTERS = {
@@ -58,24 +57,6 @@ def test_each_number_of_threads_is_compared_with_the_first():
     assert [finding.test for finding in findings] == [
         "none, 1 threads", "lookup, 1 threads", "none, 3 threads", "lookup, 3 threads"
     ]  # fmt: skip
-
-
-def first_guess_is_always_kept(monkeypatch):
-    def mutant(tree, choices):
-        return Verdict((0,), choices[1]) if tree.tokens else Verdict((), choices[0])
-
-    monkeypatch.setattr(verification, "verify", mutant)
-
-
-def noise_is_that_of_the_round(monkeypatch):
-    original = passes.build_pass
-
-    def mutant(rounds):
-        passed = original(rounds)
-        choices = [[replace(choice, position=own[0].position) for choice in own] for own in passed.choices]
-        return replace(passed, choices=choices)
-
-    monkeypatch.setattr("headstart.engine.engine.build_pass", mutant)
 
 
 @pytest.mark.parametrize("mutant", [first_guess_is_always_kept, noise_is_that_of_the_round])
