@@ -11,6 +11,9 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headstart.errors import ConfigError
 
 # A pass moves the estimate by at most LEARNING_RATE * MAX_SURPRISE in the logarithm (2 %), however late
@@ -76,6 +79,14 @@ class CostCurve:
         slope = (seconds[right] - seconds[left]) / (knots[right] - knots[left])
         # the floor holds only left of the first point, where a steep first slope could reach zero
         return max(seconds[left] + slope * (rows - knots[left]), 0.5 * seconds[0])
+
+    def costs(self, first_rows: int, last_rows: int) -> NDArray[np.float64]:
+        """Seconds of passes over `first_rows` (at least 1), one more, and so on up to `last_rows`."""
+        inner = [rows for rows in self._rows if first_rows < rows < last_rows]
+        # left of the first point the curve may have a bend between the points
+        bent = range(first_rows + 1, min(self._rows[0], last_rows))
+        marks = [first_rows, *bent, *inner, last_rows]
+        return np.interp(np.arange(first_rows, last_rows + 1), marks, [self.cost(rows) for rows in marks])
 
     def relative(self, rows: int) -> float:
         """v(R) = C(R) / C(1)."""

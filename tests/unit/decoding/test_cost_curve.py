@@ -20,6 +20,16 @@ def test_before_the_first_point_the_first_slope_holds_but_not_below_half() -> No
     assert CostCurve({4: 4.0, 5: 6.0}).cost(1) == 2.0
 
 
+@pytest.mark.parametrize(
+    "points", [{1: 4.0, 5: 6.0, 9: 10.0}, {6: 4.0, 7: 6.0, 12: 6.5}, {3: 1.0}, {2: 3.0, 40: 5.0}], ids=str
+)
+def test_costs_of_many_sizes_are_those_of_each(points: dict[int, float]) -> None:
+    curve = CostCurve(points)
+    for first in range(1, 15):
+        for last in range(first - 1, 16):
+            assert list(curve.costs(first, last)) == pytest.approx([curve.cost(n) for n in range(first, last + 1)])
+
+
 def test_one_point_is_proportional_so_that_nothing_unmeasured_looks_cheap() -> None:
     curve = CostCurve({2: 0.01})
     assert curve.cost(1) == 0.005
