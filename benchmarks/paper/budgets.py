@@ -19,7 +19,8 @@ class Sizes:
         num_heads: of attention.
         window: tokens of a training window.
         batch_windows: windows of a step.
-        steps: of the optimiser.
+        steps: of the optimiser. Small batches make more of a little text: at the small budget, four windows a step end
+            0.6 bits a byte below sixteen.
         learning_rate: at its highest.
     """
 
@@ -111,9 +112,9 @@ SMALL = Budget(
     seeds=(0, 1, 2),
     code=("stdlib",),
     prose=("docs",),
-    text_model=Sizes(hidden_size=160, num_layers=6, num_heads=5, window=256, batch_windows=16, steps=400),
-    speed_model=Sizes(hidden_size=192, num_layers=6, num_heads=6, window=256, batch_windows=16, steps=600),
-    task_model=Sizes(hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=16, steps=800),
+    text_model=Sizes(hidden_size=160, num_layers=6, num_heads=5, window=256, batch_windows=4, steps=1600),
+    speed_model=Sizes(hidden_size=192, num_layers=6, num_heads=6, window=256, batch_windows=4, steps=2400),
+    task_model=Sizes(hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=4, steps=3200),
     task_documents=150_000,
     task_items=500,
     vocabularies=(256, 8192, 49152),
