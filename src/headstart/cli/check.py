@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _FLOAT_KINDS = ("F32", "F16", "BF16")
 
+_STATUS = {"exact": None, "broken": status.FAILURE, "unproven": status.UNPROVEN}
+
 _FLAGS, _ENGINE, _SAMPLES, _SERVERS = CheckFlags(), EngineCheckFlags(), ServerCheckFlags(), ServerFlags()
 
 
@@ -51,7 +53,8 @@ def check(
     A model file: this engine's tokens are compared with plain decoding of one text at a time, for every drafter, batch,
     number of threads and way of splitting and sharing prompts. With --url: a server is held to the model file, or to
     --url-plain: greedy tokens, where they part and whether that was a tie; stop strings, counts, streams; seeds; and
-    the distribution of what it draws. A fault is named. Exit status 0 if all is exact, 1 if not.
+    the distribution of what it draws. A fault is named. Exit status 0 if all is exact, 1 if not, 3 if nothing is wrong
+    but the server says that it drafted nothing.
     """
     _refuse_what_does_not_fit(model, engine, servers, samples)
     prompts = flags.read_prompts()
@@ -71,7 +74,7 @@ def check(
         print_json(document)
     else:
         _print_account(certificate, flags.out)
-    return None if certificate.exact else status.FAILURE
+    return _STATUS[certificate.verdict]
 
 
 def _refuse_what_does_not_fit(
@@ -139,28 +142,34 @@ def _check_server(
     from headstart.cli.flags import EngineFlags
     from headstart.cli.opening import open_model
     from headstart.cli.progress import progress_bar
-    from headstart.measure.check import check_against_model, check_against_server
+    from headstart.measure.check import chance_texts, check_against_model, check_against_server
 
     assert servers.url is not None
     client = _client(servers.url, servers)
     context: dict[str, Any] = {"server": servers.url, "server_model": client.model}
     asked: list[str] | list[list[int]]
+    texts = chance_texts(flags.seed)
     if model is None:
         asked = [prompt.messages[-1][1] for prompt in prompts]
         config = samples.to_config(flags)
         plain = _client(servers.url_plain or servers.url, servers)
         with progress_bar("Checking") as show:
-            findings = check_against_server(client, plain, asked, config, show, plain_fields=servers.plain_extra())
+            findings = check_against_server(
+                client, plain, asked, config, show, probes=texts, plain_fields=servers.plain_extra()
+            )
         context["held_to"] = {"server": plain.url, "fields": servers.plain_extra()}
     else:
         (threads,) = engine.to_config(flags).threads[:1]
         opened = open_model(model, EngineFlags(draft="none", threads=threads, weights=weights))
         asked = _encode(prompts, opened.parts.tokenizer)
+        probes = [opened.parts.tokenizer.encode(text) for text in texts]
         config = samples.to_config(
             flags, num_layers=opened.parts.trunk.config.num_layers, activation_bits=_activation_bits(opened)
         )
         with progress_bar("Checking") as show:
-            findings = check_against_model(client, opened.parts.trunk, opened.parts.tokenizer, asked, config, show)
+            findings = check_against_model(
+                client, opened.parts.trunk, opened.parts.tokenizer, asked, config, show, probes=probes
+            )
         context["held_to"] = _model_document(opened)
     return _certificate(servers.url, findings, {**context, "settings": config.to_json()}, asked)
 

@@ -25,6 +25,19 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Guesses:
+    """What was drafted for one answer, by the server's own count (llama.cpp's `timings`).
+
+    Attributes:
+        drafted: guesses that were checked.
+        accepted: of these, kept.
+    """
+
+    drafted: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
 class ServerToken:
     """A written token, as far as the server tells.
 
@@ -52,6 +65,7 @@ class Chunk:
         tokens: what it adds, if log-probabilities or token ids were asked for.
         finish_reason: "stop", "length", ... on the last message with text.
         usage: on the last message, from servers that tell.
+        guesses: likewise.
     """
 
     at_s: float
@@ -59,6 +73,7 @@ class Chunk:
     tokens: tuple[ServerToken, ...] = ()
     finish_reason: str | None = None
     usage: Usage | None = None
+    guesses: Guesses | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +87,7 @@ class ServerCompletion:
         usage: the server's count of tokens, if it gives one.
         total_s: seconds from sending the request to the end of the answer.
         chunks: the messages it came in, if it was streamed.
+        guesses: what was drafted for it, if the server tells.
     """
 
     text: str
@@ -80,6 +96,7 @@ class ServerCompletion:
     usage: Usage | None
     total_s: float
     chunks: tuple[Chunk, ...] = ()
+    guesses: Guesses | None = None
 
 
 def read_completion(reply: object, total_s: float) -> ServerCompletion:
@@ -93,7 +110,9 @@ def read_completion(reply: object, total_s: float) -> ServerCompletion:
         HeadstartError: it is not an answer.
     """
     chunk = read_chunk(reply, total_s)
-    return ServerCompletion(chunk.text, chunk.tokens, chunk.finish_reason, chunk.usage, total_s)
+    return ServerCompletion(
+        chunk.text, chunk.tokens, chunk.finish_reason, chunk.usage, total_s, guesses=chunk.guesses
+    )
 
 
 def join_chunks(chunks: Iterable[Chunk]) -> ServerCompletion:
@@ -106,6 +125,7 @@ def join_chunks(chunks: Iterable[Chunk]) -> ServerCompletion:
         usage=next((chunk.usage for chunk in reversed(chunks) if chunk.usage), None),
         total_s=chunks[-1].at_s if chunks else 0.0,
         chunks=chunks,
+        guesses=next((chunk.guesses for chunk in reversed(chunks) if chunk.guesses), None),
     )
 
 
@@ -124,13 +144,13 @@ def read_chunk(message: object, at_s: float) -> Chunk:
     if message.get("error"):
         raise HeadstartError(f"The server failed while it wrote: {error_text(message)}. Look into its log.")
     try:
-        usage = _usage(message.get("usage"))
+        usage, guesses = _usage(message.get("usage")), _guesses(message.get("timings"))
         choices = message.get("choices") or ()
         if not choices:  # the last message of a stream may have the usage alone
-            return Chunk(at_s, usage=usage)
+            return Chunk(at_s, usage=usage, guesses=guesses)
         choice = choices[0]
         tokens = _tokens(choice.get("logprobs"), choice.get("token_ids"))
-        return Chunk(at_s, _text(choice), tokens, choice.get("finish_reason"), usage)
+        return Chunk(at_s, _text(choice), tokens, choice.get("finish_reason"), usage, guesses)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise HeadstartError(
             f"The server's answer has another form than OpenAI's ({type(error).__name__}: {error}): {_short(message)}. "
@@ -159,6 +179,12 @@ def _usage(usage: Mapping[str, Any] | None) -> Usage | None:
     if not usage or usage.get("completion_tokens") is None:
         return None
     return Usage(int(usage.get("prompt_tokens") or 0), int(usage["completion_tokens"]))
+
+
+def _guesses(timings: Mapping[str, Any] | None) -> Guesses | None:
+    if not timings or timings.get("draft_n") is None:
+        return None
+    return Guesses(int(timings["draft_n"]), int(timings.get("draft_n_accepted") or 0))
 
 
 def _tokens(logprobs: Mapping[str, Any] | None, token_ids: list[int] | None) -> tuple[ServerToken, ...]:

@@ -21,10 +21,15 @@ _TOKENS = ("vllm:generation_tokens_total", "llamacpp:tokens_predicted_total")
 # of both together there is one for each pass that gave a request tokens
 _FIRST_PASSES = "vllm:time_to_first_token_seconds_count"
 _LATER_PASSES = "vllm:inter_token_latency_seconds_count"
-_DRAFTS = "vllm:spec_decode_num_drafts_total"
-_DRAFTED = "vllm:spec_decode_num_draft_tokens_total"
-_ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
-_BY_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+_DRAFTS = ("vllm:spec_decode_num_drafts_total", "llamacpp:spec_decode_num_drafts_total")
+_DRAFTED = ("vllm:spec_decode_num_draft_tokens_total", "llamacpp:spec_decode_num_draft_tokens_total")
+_ACCEPTED = ("vllm:spec_decode_num_accepted_tokens_total", "llamacpp:spec_decode_num_accepted_tokens_total")
+_BY_POSITION = (
+    "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+    "llamacpp:spec_decode_num_accepted_tokens_per_pos_total",
+)
+# it publishes the counters of drafts if it drafts, so without them there are none
+_DRAFTS_UNLESS_SILENT = "vllm:generation_tokens_total"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +43,7 @@ class ServerCounters:
         drafted: guesses that were checked.
         accepted: of these, kept; also those behind the token that ended a text, which is not among the written.
         accepted_by_depth: kept at depth 1, 2, ...
+        tells_drafts: whether no drafts here means that there were none, not that they are not told.
     """
 
     tokens: int
@@ -46,6 +52,7 @@ class ServerCounters:
     drafted: int = 0
     accepted: int = 0
     accepted_by_depth: tuple[int, ...] = ()
+    tells_drafts: bool = False
 
     def since(self, before: ServerCounters) -> ServerCounters:
         """What came since an earlier moment."""
@@ -57,6 +64,7 @@ class ServerCounters:
             drafted=self.drafted - before.drafted,
             accepted=self.accepted - before.accepted,
             accepted_by_depth=tuple(now - then for now, then in zip(self.accepted_by_depth, earlier, strict=False)),
+            tells_drafts=self.tells_drafts,
         )
 
 
@@ -113,7 +121,7 @@ def parse_counters(text: str) -> ServerCounters | None:
     by_position: dict[int, float] = defaultdict(float)
     for name, labels, value in _samples(text):
         position = _POSITION.search(labels)
-        if name == _BY_POSITION and position is not None:
+        if name in _BY_POSITION and position is not None:
             by_position[int(position[1])] += value
 
     def count(*names: str) -> int:
@@ -122,10 +130,11 @@ def parse_counters(text: str) -> ServerCounters | None:
     return ServerCounters(
         tokens=round(sum(written)),
         rounds=count(_FIRST_PASSES, _LATER_PASSES) if _LATER_PASSES in totals else 0,
-        drafts=count(_DRAFTS),
-        drafted=count(_DRAFTED),
-        accepted=count(_ACCEPTED),
+        drafts=count(*_DRAFTS),
+        drafted=count(*_DRAFTED),
+        accepted=count(*_ACCEPTED),
         accepted_by_depth=tuple(round(by_position[place]) for place in range(len(by_position))),
+        tells_drafts=any(name in totals for name in (*_DRAFTED, _DRAFTS_UNLESS_SILENT)),
     )
 
 

@@ -2,12 +2,14 @@
 
 from headstart.measure.check.certificate import Certificate, prompts_document, verify_document
 from headstart.measure.check.engine_check import EngineCheckConfig, check_engine
+from headstart.measure.check.probes import chance_texts
 from headstart.measure.check.server_check import ServerCheckConfig, check_against_model, check_against_server
 
 __all__ = [
     "Certificate",
     "EngineCheckConfig",
     "ServerCheckConfig",
+    "chance_texts",
     "check_against_model",
     "check_against_server",
     "check_engine",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 from headstart.engine.text import Tokenizer
 from headstart.errors import UnsupportedError
 from headstart.measure.openai_client import CompletionRequest, OpenAIClient
-from headstart.measure.openai_reply import ServerCompletion, Usage, id_in
+from headstart.measure.openai_reply import Guesses, ServerCompletion, Usage, id_in
 
 Token = int | str
 """A token id, or a token's text where ids are not known."""
@@ -19,12 +20,16 @@ Token = int | str
 # what OpenAI allows at most, so most servers do
 NUM_TOP = 5
 
+# Nothing but the temperature is to shape what is drawn. Many servers cut off unlikely tokens or punish repetition unless
+# they are told not to, in their own defaults or in the model's; vLLM says "all" by -1, others by 0.
+_WHOLE_LAW = {"min_p": 0.0, "repetition_penalty": 1.0, "repeat_penalty": 1.0}
+_LAWS: tuple[Mapping[str, Any], ...] = ({"top_k": -1, **_WHOLE_LAW}, {"top_k": 0, **_WHOLE_LAW}, {})
 # From what tells most to what every server takes. Ids are vLLM's word for "tell me the tokens, not only their texts".
-_MANNERS: tuple[tuple[int | None, Mapping[str, Any]], ...] = (
-    (NUM_TOP, {"return_token_ids": True}),
-    (NUM_TOP, {}),
-    (None, {"return_token_ids": True}),
-    (None, {}),
+_MANNERS: tuple[tuple[int | None, Mapping[str, Any]], ...] = tuple(
+    (num_top, {"top_p": 1.0, **law, **ids})
+    for law in _LAWS
+    for num_top in (NUM_TOP, None)
+    for ids in ({"return_token_ids": True}, {})
 )
 
 
@@ -86,6 +91,8 @@ class Asker:
         named = set((self._ids or {}).values()) | self._end_ids
         self._ambiguous = [token for token in range(vocab_size) if token not in named]
         self._tells_ids = False
+        self._guesses: Guesses | None = None
+        self._counting = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -96,6 +103,11 @@ class Asker:
     def model(self) -> str:
         """The name it is asked by."""
         return self._client.model
+
+    @property
+    def guesses(self) -> Guesses | None:
+        """What was drafted for all answers so far, by what they say themselves; `None` if none of them does."""
+        return self._guesses
 
     @property
     def unreadable_ids(self) -> list[int]:
@@ -112,7 +124,7 @@ class Asker:
         stop: tuple[str, ...] = (),
         streamed: bool = False,
     ) -> Answer:
-        """One completion.
+        """One completion. Any number of threads may ask once the first answer is there.
 
         Raises:
             HeadstartError: the server fails, or refuses the request in every manner.
@@ -134,6 +146,7 @@ class Asker:
                 return self._read(completion)
 
     def _read(self, completion: ServerCompletion) -> Answer:
+        self._count(completion.guesses)
         tokens: list[Token] = []
         is_whole = bool(completion.tokens) or not completion.text
         self._tells_ids |= any(entry.token_id is not None for entry in completion.tokens)
@@ -157,6 +170,13 @@ class Asker:
             usage=completion.usage,
             is_whole=is_whole,
         )
+
+    def _count(self, guesses: Guesses | None) -> None:
+        if guesses is None:
+            return
+        with self._counting:
+            before = self._guesses or Guesses(0, 0)
+            self._guesses = Guesses(before.drafted + guesses.drafted, before.accepted + guesses.accepted)
 
     def _known(self, top: Sequence[tuple[str, float]]) -> tuple[tuple[Token, float], ...]:
         """The likeliest, without those that cannot be told."""

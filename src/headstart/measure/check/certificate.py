@@ -7,7 +7,7 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy
 
@@ -15,6 +15,8 @@ import headstart
 from headstart.errors import CheckpointError
 from headstart.measure.check.faults import Fault, root_faults
 from headstart.measure.check.findings import Finding
+
+Verdict = Literal["exact", "unproven", "broken"]
 
 SCHEMA = "headstart.check/1"
 _DIGEST = "digest"
@@ -42,20 +44,43 @@ class Certificate:
         return root_faults(fault for finding in self.findings for fault in finding.faults)
 
     @property
+    def undrafted(self) -> tuple[str, ...]:
+        """Tests that are to show what drafting does, in which nothing was drafted by the server's own count."""
+        return tuple(
+            finding.test for finding in self.findings if finding.guesses is not None and not finding.guesses.drafted
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        """In a word: broken; unproven, if nothing is wrong but nothing was drafted where it was to be seen; or exact."""
+        return "broken" if self.faults else "unproven" if self.undrafted else "exact"
+
+    @property
     def exact(self) -> bool:
-        """Whether nothing was found wrong."""
-        return not self.faults
+        """Whether nothing was found wrong, where drafts had a part in it."""
+        return self.verdict == "exact"
 
     @property
     def sentence(self) -> str:
-        """The verdict."""
+        """The verdict, with its reason."""
         if self.faults:
             others = "" if len(self.faults) == 1 else f", and {', '.join(fault.kind for fault in self.faults[1:])}"
             return f"BROKEN: {self.faults[0].kind}{others}. {self.faults[0].evidence}"
         untested = [finding.test for finding in self.findings if finding.outcome == "not tested"]
+        not_all = f" Not tested: {', '.join(untested)}." if untested else ""
+        if self.undrafted:
+            return (
+                f"unproven: nothing was found wrong, but the server drafted nothing in {' and '.join(self.undrafted)}, "
+                f"so there is no telling what drafting does. Is it switched on, and does it find these texts?{not_all}"
+            )
+        told = "".join(
+            f" In {finding.test}, {finding.guesses.accepted} of {finding.guesses.drafted} guesses were kept."
+            for finding in self.findings
+            if finding.guesses is not None
+        )
         if untested:
-            return f"exact, as far as could be tested; not tested: {', '.join(untested)}."
-        return f"exact: {len(self.findings)} tests found nothing wrong."
+            return f"exact, as far as could be tested.{not_all}{told}"
+        return f"exact: {len(self.findings)} tests found nothing wrong.{told}"
 
     def to_json(self) -> dict[str, Any]:
         """The document, with its digest.
@@ -67,8 +92,8 @@ class Certificate:
             "schema": SCHEMA,
             "subject": self.subject,
             "made_at": self.made_at,
-            "verdict": "exact" if self.exact else "broken",
-            "fault": None if self.exact else self.faults[0].kind,
+            "verdict": self.verdict,
+            "fault": self.faults[0].kind if self.faults else None,
             "faults": [fault.to_json() for fault in self.faults],
             "sentence": self.sentence,
             "tests": [finding.to_json() for finding in self.findings],

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 _LIKELIEST_SHARE = 0.9
 _SHARPNESS = (0.5, 0.75, 1.33, 2.0)
+_GUESS_ODDS = (0.5, 2.0)
 _BINS = 8
 _CONTEXT_WEIGHT = 4.0
 
@@ -29,32 +30,41 @@ _CONTEXT_WEIGHT = 4.0
 class LawEvidence:
     """Evidence that tokens do not have the distributions that are known exactly.
 
-    What is bet on: mostly the likeliest token; flatter and sharper distributions; ranks that came too often before;
-    tokens that came too often before at the same place of the same text.
+    What is bet on: mostly the likeliest token; flatter and sharper distributions; what a drafter would guess, more or
+    less often than is right; ranks that came too often before; tokens that came too often before at the same place of
+    the same text.
     """
 
-    def __init__(self, deviation: float = 0.0, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0) -> None:
         """Nothing was drawn yet.
 
         Args:
-            deviation: of the server's log-probabilities from ours by rounding. A bet could win deviation**2 / 2 a draw
-                by learning them; twice that is taken off.
             seed: of the positions of tokens within a bin.
         """
-        self._discount = deviation * deviation
         self._random = random.Random(seed)
         self._wealth: dict[str, float] = defaultdict(float)
         self._bins = np.zeros(_BINS)
         self._seen: dict[Hashable, Counter[int]] = defaultdict(Counter)
         self.num_draws = 0
 
-    def add(self, context: Hashable, log_probabilities: NDArray[np.float64], token: int) -> None:
+    def add(
+        self,
+        context: Hashable,
+        log_probabilities: NDArray[np.float64],
+        token: int,
+        *,
+        guess: int | None = None,
+        deviation: float = 0.0,
+    ) -> None:
         """Play one token.
 
         Args:
             context: names the text before it.
             log_probabilities: [V], the model's.
             token: what the server drew.
+            guess: what a drafter may have proposed.
+            deviation: of the server's log-probabilities from ours by rounding. A bet could win deviation**2 / 2 by
+                learning them; twice that is taken off.
         """
         self.num_draws += 1
         own = float(log_probabilities[token])
@@ -66,13 +76,16 @@ class LawEvidence:
         for power in _SHARPNESS:
             normaliser = math.log(float(np.exp(power * log_probabilities).sum()))
             gains[f"sharpness {power}"] = (power - 1.0) * own - normaliser
+        chance = 0.0 if guess is None else math.exp(float(log_probabilities[guess]))
+        for odds in _GUESS_ODDS:
+            gains[f"guess {odds}"] = math.log((odds if token == guess else 1.0) / (1.0 - chance + odds * chance))
         gains["rank"] = self._rank_gain(log_probabilities, token, own_share)
         seen = self._seen[context]
         total = seen.total()
         gains["context"] = math.log((_CONTEXT_WEIGHT + seen[token] / own_share) / (_CONTEXT_WEIGHT + total))
         seen[token] += 1
         for bet, gain in gains.items():
-            self._wealth[bet] += gain - self._discount
+            self._wealth[bet] += gain - deviation * deviation
 
     def _rank_gain(self, log_probabilities: NDArray[np.float64], token: int, own_share: float) -> float:
         """From where the token lies in [0, 1), tokens laid out by probability, the likeliest first."""
@@ -132,8 +145,8 @@ class PairEvidence:
     """Evidence that two servers draw from different distributions, neither of which is known.
 
     Texts are drawn in pairs, one of each server. If the distributions are equal, either of the two could as well have
-    come from the other; the bet is on which came from where. One bet is on the ranks of all tokens of a text, another
-    on single tokens at the same place of the same text.
+    come from the other; the bet is on which came from where. One bet is on the looks of all tokens of a text (their
+    ranks, and whether they repeat what was there before), another on single tokens at the same place of the same text.
     """
 
     def __init__(self) -> None:
@@ -142,16 +155,16 @@ class PairEvidence:
         self._counts: defaultdict[Hashable, tuple[Counter[Hashable], Counter[Hashable]]] = defaultdict(
             lambda: (Counter(), Counter())
         )
-        self._wealth = {"ranks": 0.0, "tokens": 0.0}
+        self._wealth = {"looks": 0.0, "tokens": 0.0}
         self.num_draws = 0
 
-    def add_ranks(self, ours: Sequence[int], theirs: Sequence[int]) -> None:
+    def add_text(self, ours: Sequence[Hashable], theirs: Sequence[Hashable]) -> None:
         """Play a pair of texts.
 
         Args:
-            ours, theirs: the rank of each token among the likeliest at its place, from 0.
+            ours, theirs: what each token looks like, such as its rank among the likeliest at its place.
         """
-        self._wealth["ranks"] += self._gain("ranks", ours, theirs)
+        self._wealth["looks"] += self._gain("looks", ours, theirs)
         self.num_draws += len(ours)
 
     def add_token(self, side: int, context: Hashable, token: Hashable) -> None:
@@ -225,5 +238,10 @@ class RepeatEvidence:
 def log_mean_exp(values: Iterable[float]) -> float:
     """Logarithm of the mean of exponentials."""
     listed: Sequence[float] = list(values)
-    highest = max(listed)
-    return highest + math.log(math.fsum(math.exp(value - highest) for value in listed) / len(listed))
+    return log_sum_exp(listed) - math.log(len(listed))
+
+
+def log_sum_exp(values: Sequence[float]) -> float:
+    """Logarithm of the sum of exponentials."""
+    highest = max(values)
+    return highest + math.log(math.fsum(math.exp(value - highest) for value in values))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headstart.measure.check.faults import Fault
+from headstart.measure.openai_reply import Guesses
 
 Outcome = Literal["passed", "failed", "not tested"]
 
@@ -20,12 +21,14 @@ class Finding:
         figures: what was measured, as plain data.
         faults: what it found wrong.
         untested: why nothing could be tested, if so.
+        guesses: what the server drafted meanwhile, if it tells, and if the test is to show what drafting does.
     """
 
     test: str
     figures: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     untested: str | None = None
+    guesses: Guesses | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -42,4 +45,7 @@ class Finding:
             "untested": self.untested,
             "faults": [fault.to_json() for fault in self.faults],
             "figures": dict(self.figures),
+            "guesses": None
+            if self.guesses is None
+            else {"drafted": self.guesses.drafted, "accepted": self.guesses.accepted},
         }

@@ -53,6 +53,7 @@ def compare_fresh(
     num_places = sum(len(answer.tokens or ()) + 1 for answer in answers) + len(fresh.margins)
     tolerance = find_tolerance(
         fresh.errors,
+        own_errors=fresh.own_errors,
         logit_spread=fresh.spread,
         num_layers=num_layers,
         activation_bits=activation_bits,
@@ -82,7 +83,6 @@ def judge_greedy(
     reference: Reference,
     prompts: Sequence[Prompt],
     answers: Sequence[Answer],
-    max_tokens: int,
     tolerance: Tolerance,
     false_alarm: float,
 ) -> Finding:
@@ -92,13 +92,12 @@ def judge_greedy(
         reference: what is right.
         prompts: what was asked.
         answers: what came.
-        max_tokens: that were asked for.
         tolerance: what is a tie.
         false_alarm: probability that ties are taken for near-misses because they are many.
     """
     evidence = NearMissEvidence(tolerance.scale)
     walks = [
-        reference.walk(prompt, answer, max_tokens, tolerance, number, evidence)
+        reference.walk(prompt, answer, tolerance, number, evidence)
         for number, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
         if answer.tokens is not None
     ]

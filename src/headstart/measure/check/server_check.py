@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headstart.engine.text import Tokenizer
 from headstart.errors import ConfigError, UnsupportedError
 from headstart.measure.check.answers import Answer, Asker
+from headstart.measure.check.drafted import DraftMeter
 from headstart.measure.check.endings import check_accounts, check_stops
 from headstart.measure.check.findings import Finding
 from headstart.measure.check.greedy import compare_fresh, judge_greedy
-from headstart.measure.check.reference import LawReference, PlainReference, Prompt, Reference
-from headstart.measure.check.sampling import check_distribution, check_seeds
+from headstart.measure.check.law_reference import LawReference
+from headstart.measure.check.plain_reference import PlainReference
+from headstart.measure.check.reference import Prompt, Reference
+from headstart.measure.check.sampling import check_distribution
+from headstart.measure.check.seeds import check_seeds
 from headstart.measure.check.tolerance import ActivationBits
 from headstart.measure.check.trunk_law import TrunkLaw
 from headstart.measure.openai_client import OpenAIClient
@@ -41,7 +45,7 @@ class ServerCheckConfig:
 
     max_tokens: int = 48
     num_sampled: int = 400
-    sampled_tokens: int = 10
+    sampled_tokens: int = 16
     false_alarm: float = 1e-3
     num_layers: int = 32
     activation_bits: ActivationBits = 16
@@ -68,6 +72,8 @@ def check_against_model(
     prompts: Sequence[Sequence[int]],
     config: ServerCheckConfig,
     progress: Callable[[float], None] = lambda share: None,
+    *,
+    probes: Sequence[Sequence[int]] = (),
 ) -> tuple[Finding, ...]:
     """Hold a server to a model that is run here.
 
@@ -78,17 +84,20 @@ def check_against_model(
         prompts: token ids.
         config: how thoroughly.
         progress: called with the share that is done.
+        probes: token ids of texts after which drafters guess and the model is uncertain (`probes.chance_texts`): most
+            of what is drawn goes on from these.
 
     Raises:
         HeadstartError: the server fails.
         CapacityError: prompts and answers do not fit into the model's context.
     """
     asker = Asker(client, tokenizer, trunk.vocab_size)
-    longest = max(map(len, prompts), default=0)
+    longest = max(map(len, (*prompts, *probes)), default=0)
     # an answer may lack tokens, which are put in again where they seem to be missing
     law = TrunkLaw(trunk, longest + 2 * max(config.max_tokens, config.sampled_tokens, 16) + 2)
     reference = LawReference(law, tokenizer.end_ids, lambda: asker.unreadable_ids)
-    return _check(asker, reference, [tuple(prompt) for prompt in prompts], config, progress)
+    asked, probed = ([tuple(prompt) for prompt in some] for some in (prompts, probes))
+    return _check(asker, reference, asked, probed, config, progress)
 
 
 def check_against_server(
@@ -98,6 +107,7 @@ def check_against_server(
     config: ServerCheckConfig,
     progress: Callable[[float], None] = lambda share: None,
     *,
+    probes: Sequence[str] = (),
     plain_fields: Mapping[str, Any] | None = None,
 ) -> tuple[Finding, ...]:
     """Hold a server to another that decodes plainly, or to itself with drafting switched off.
@@ -108,25 +118,30 @@ def check_against_server(
         prompts: plain texts.
         config: how thoroughly.
         progress: called with the share that is done.
+        probes: see `check_against_model`.
         plain_fields: of requests to `plain`, which switch its drafting off.
 
     Raises:
         HeadstartError: a server fails.
     """
-    return _check(Asker(client), PlainReference(Asker(plain, fields=plain_fields)), prompts, config, progress)
+    reference = PlainReference(Asker(plain, fields=plain_fields), config.max_tokens)
+    return _check(Asker(client), reference, prompts, probes, config, progress)
 
 
 def _check(
     asker: Asker,
     reference: Reference,
-    prompts: Sequence[Prompt],
+    questions: Sequence[Prompt],
+    probes: Sequence[Prompt],
     config: ServerCheckConfig,
     progress: Callable[[float], None],
 ) -> tuple[Finding, ...]:
-    if not prompts:
+    if not questions:
         raise ConfigError("There are no prompts; at least one is needed.")
     false_alarm = config.false_alarm / _NUM_RANDOM_TESTS
+    prompts = [*questions, *probes]
     answers: list[Answer] = []
+    meter = DraftMeter(asker)
     for prompt in prompts:
         answers.append(asker.ask(prompt, config.max_tokens))
         progress(0.3 * len(answers) / len(prompts))
@@ -135,6 +150,7 @@ def _check(
             f"{asker.url} tells neither token ids nor log-probabilities, so its tokens are not known and cannot be "
             "checked. Switch them on (vLLM: return_token_ids; others: logprobs)."
         )
+    guesses = meter.lap()
     tolerance, fresh = compare_fresh(
         asker,
         reference,
@@ -144,12 +160,13 @@ def _check(
         activation_bits=config.activation_bits,
         false_alarm=false_alarm,
     )
-    greedy = judge_greedy(reference, prompts, answers, config.max_tokens, tolerance, false_alarm)
+    greedy = judge_greedy(reference, prompts, answers, tolerance, false_alarm)
+    greedy = replace(greedy, guesses=guesses)
     progress(0.4)
     accounts = check_accounts(asker, prompts, answers, config.max_tokens)
     stops = check_stops(asker, prompts, answers, config.max_tokens)
     progress(0.6)
-    uncertain = _by_uncertainty(reference, prompts, answers)
+    uncertain = _by_uncertainty(reference, questions, answers[: len(questions)])
     seeds = check_seeds(asker, reference, uncertain[0], seed=config.seed, tolerance=tolerance, false_alarm=false_alarm)
     progress(0.7)
     if seeds.faults:
@@ -157,10 +174,12 @@ def _check(
             test="distribution", untested="Draws that are copies of each other tell no distribution."
         )
     else:
+        sampled = [*probes, *uncertain[: max(_SAMPLED_PROMPTS - len(probes), 1)]]
+        meter.lap()
         distribution = check_distribution(
             asker,
             reference,
-            uncertain[:_SAMPLED_PROMPTS],
+            sampled,
             num_texts=config.num_sampled,
             num_tokens=config.sampled_tokens,
             seed=config.seed,
@@ -168,6 +187,7 @@ def _check(
             false_alarm=false_alarm,
             progress=lambda share: progress(0.7 + 0.3 * share),
         )
+        distribution = replace(distribution, guesses=meter.lap())
     return fresh, greedy, accounts, stops, seeds, distribution
 
 

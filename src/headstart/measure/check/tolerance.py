@@ -78,6 +78,7 @@ class Tolerance:
 def find_tolerance(
     errors: Sequence[float],
     *,
+    own_errors: Sequence[float] = (),
     logit_spread: float,
     num_layers: int,
     activation_bits: ActivationBits,
@@ -88,6 +89,7 @@ def find_tolerance(
 
     Args:
         errors: differences, theirs and ours, of the difference of two tokens' log-probabilities at a place.
+        own_errors: likewise, of one engine that computes the same place in two ways; the larger errors count.
         logit_spread: standard deviation of the logits of a place.
         num_layers: of the model.
         activation_bits: of the coarser of the two engines.
@@ -100,7 +102,7 @@ def find_tolerance(
     largest = bound / math.sqrt(2.0) * tail + _ROUNDING_PRINTED
     if len(errors) < MIN_MEASURED:
         return Tolerance(margin=largest, deviation=bound, largest=largest, basis="bound", num_measured=len(errors))
-    scale = statistics.median(map(abs, errors)) / math.log(2.0)  # a median: what is wrong in places must not hide there
+    scale = max(_scale(kind) for kind in (errors, own_errors) if len(kind) >= MIN_MEASURED)
     return Tolerance(
         margin=scale * tail + _ROUNDING_PRINTED,
         deviation=math.sqrt(2.0) * scale,
@@ -108,6 +110,11 @@ def find_tolerance(
         basis="measured",
         num_measured=len(errors),
     )
+
+
+def _scale(errors: Sequence[float]) -> float:
+    # a median: what is wrong in places must not hide there
+    return statistics.median(map(abs, errors)) / math.log(2.0)
 
 
 def pair_errors(theirs: Sequence[tuple[object, float]], ours: Sequence[float]) -> list[float]:

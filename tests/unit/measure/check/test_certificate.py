@@ -38,7 +38,7 @@ def test_a_change_is_found():
 def test_what_was_not_tested_is_told():
     told = certificate(Finding(test="greedy"), Finding(test="seeds", untested="No log-probabilities."))
     assert told.exact
-    assert "not tested: seeds" in told.sentence
+    assert "Not tested: seeds." in told.sentence
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,10 @@ WRONG = {
 
 def highest_evidence(draw: Draw, seed: int, num_draws: int = 300, deviation: float = 0.0) -> float:
     """The highest that the evidence ever was: it may be watched all the time."""
-    evidence, source = LawEvidence(deviation, seed), np.random.default_rng(seed)
+    evidence, source = LawEvidence(seed), np.random.default_rng(seed)
     highest = -math.inf
     for _ in range(num_draws):
-        evidence.add("same place", LAW, draw(source))
+        evidence.add("same place", LAW, draw(source), deviation=deviation)
         highest = max(highest, evidence.log_evidence)
     return highest
 
@@ -97,7 +97,7 @@ def pair_evidence(draw: Draw, seed: int, num_pairs: int = 300) -> float:
     highest = -math.inf
     for _ in range(num_pairs):
         ours, theirs = draw(source), RIGHT(source)
-        evidence.add_ranks([ours], [theirs])
+        evidence.add_text([ours], [theirs])
         evidence.add_token(0, "place", ours)
         evidence.add_token(1, "place", theirs)
         highest = max(highest, evidence.log_evidence)
