@@ -35,6 +35,12 @@ MOST_CREDIT = 6.0
 FIRST_REST = 32
 LONGEST_REST = 256
 
+# A loss that is small but does not end, as of asking many sequences in vain, is spread over rounds without drafts until it
+# is this share of the time. It is found over some 100 rounds, and what rare gains may yet repay is let pass.
+STEADY_FORGETTING = 0.01
+STEADY_LOSS = 0.004
+AWAITED_GAIN = 0.5
+
 
 def allocate(trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, max_rows: int) -> list[Tree]:
     """Give rows to the nodes that raise the rate of kept tokens.
@@ -153,7 +159,7 @@ def expected_speedup(trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, dr
 
 
 class Ledger:
-    """What drafting has earned and cost lately; after a loss it rests for a while.
+    """What drafting has earned and cost lately; after a loss it rests for a while, and often while it loses a little.
 
     Every decision to draft rests on estimates, and of many estimates the one
     that is acted on is likely to err upward. The ledger holds the decisions
@@ -163,6 +169,7 @@ class Ledger:
     def __init__(self) -> None:
         """Begin even."""
         self._balance = 0.0  # in passes, recent rounds weighing most
+        self._steady = 0.0  # the same over more rounds
         self._rest = FIRST_REST
         self._rounds_left = 0
 
@@ -174,21 +181,25 @@ class Ledger:
         return True
 
     def enter(self, saved_s: float, spent_s: float, pass_s: float) -> None:
-        """Account for a round that asked a drafter.
+        """Account for a round that asked a drafter, or weighed whether to.
 
         Args:
             saved_s: seconds of plain passes that its kept guesses spared.
             spent_s: seconds of asking, and of the rows that guesses were given.
             pass_s: seconds of a plain pass.
         """
-        balance = (1 - LEDGER_FORGETTING) * self._balance + (saved_s - spent_s) / pass_s
-        self._balance = min(balance, MOST_CREDIT)
+        gain = (saved_s - spent_s) / pass_s
+        self._balance = min((1 - LEDGER_FORGETTING) * self._balance + gain, MOST_CREDIT)
+        self._steady = min((1 - STEADY_FORGETTING) * self._steady + gain, MOST_CREDIT)
         if self._balance < -TOLERATED_LOSS:
             self._rounds_left = self._rest
             self._rest = min(2 * self._rest, LONGEST_REST)
             self._balance = 0.0
-        elif self._balance > TOLERATED_LOSS:
+            return
+        if self._balance > TOLERATED_LOSS:
             self._rest = FIRST_REST
+        loss_of_round = (-self._steady - AWAITED_GAIN) * STEADY_FORGETTING
+        self._rounds_left = max(int(loss_of_round / STEADY_LOSS), 0)
 
 
 class ProbeSchedule:

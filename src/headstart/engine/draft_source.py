@@ -56,7 +56,7 @@ class DraftSource:
         self._states: dict[int, object] = {}  # by sequence
         self._proposed: dict[int, Tree] = {}  # what each was guessed, with rows or without
         # of this pass
-        self._was_asked = False
+        self._had_askers = False
         self._num_rows = self._num_kept = 0
 
     def open(self, sequence: Sequence) -> None:
@@ -71,7 +71,7 @@ class DraftSource:
 
     def begin_pass(self) -> None:
         """Forget what belongs to the pass before."""
-        self._was_asked = False
+        self._had_askers = False
         self._num_rows = self._num_kept = 0
 
     def ask(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> None:
@@ -85,11 +85,14 @@ class DraftSource:
         served = [asker for asker in askers if asker.sequence.id in self._states]
         if not served:
             return
+        self._had_askers = True
         started = time.perf_counter()
         for asker in served:
             asker.backlog = self._backlog_of(asker.sequence)
         plan = self._plan(served, fixed_rows, max_rows)
         if not plan:
+            if self._worth is not None:
+                self._worth.observe_weighing(time.perf_counter() - started)
             return
         trees = self._propose(plan)
         for (asker, _), tree in zip(plan, trees, strict=True):
@@ -103,7 +106,6 @@ class DraftSource:
         self.seconds += spent
         if self._worth is not None:
             self._worth.observe_asking([asker for asker, _ in plan], trees, spent)
-        self._was_asked = True
 
     def proposed(self, sequence: Sequence) -> Tree:
         """What it guessed for a sequence in this pass."""
@@ -135,7 +137,7 @@ class DraftSource:
             row_s: seconds that a row of a guess took.
             pass_s: seconds of a pass without guesses.
         """
-        if self._worth is not None and self._was_asked:
+        if self._worth is not None and self._had_askers:
             self._worth.enter(self._num_kept * token_s, self._num_rows * row_s, pass_s)
 
     def close(self, sequence: Sequence) -> None:

@@ -116,7 +116,8 @@ class DraftWorth:
         self._ledger = Ledger()
         self._probe = ProbeSchedule()
         self._outlook = _Outlook()
-        self._asking_s = 0.0  # seconds that the last asking counts for
+        self._rests = False  # in this pass
+        self._asking_s = 0.0  # seconds that the last asking or weighing counts for
         self._is_trial = False  # the last plan asks for less than would be wanted, to learn what it costs or is worth
 
     def plan(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> Plan:
@@ -127,7 +128,8 @@ class DraftWorth:
             fixed_rows: rows that run anyway.
             max_rows: rows of the pass at most.
         """
-        if self._ledger.rests():
+        self._rests = self._ledger.rests()
+        if self._rests:
             return []
         if not self._costs.of(len(askers)).is_known:
             # what it costs can be learnt from one sequence, without reading the texts of all
@@ -168,19 +170,24 @@ class DraftWorth:
         # reading is an outlay for rounds to come, and no fault of this one's guesses
         self._asking_s = self._costs.of(len(askers)).cost(depth) if backlog else seconds
 
+    def observe_weighing(self, seconds: float) -> None:
+        """Note what it took to find that nobody is to be asked; with many sequences that is no trifle."""
+        self._asking_s = seconds
+
     def observe(self, sequence: Sequence, tree: Tree, written_tokens: SequenceABC[int]) -> None:
         """Learn how guesses fared."""
         self._record(sequence.params.temperature > 0.0).observe(tree, written_tokens)
 
     def enter(self, saved_s: float, rows_s: float, pass_s: float) -> None:
-        """Account for a pass, after `observe_asking`; see `Ledger.enter`.
+        """Account for a pass that had askers, after what was observed of it; see `Ledger.enter`.
 
         Args:
             saved_s: seconds that kept guesses saved.
             rows_s: seconds that the rows of guesses took.
             pass_s: seconds of a pass without guesses.
         """
-        self._ledger.enter(saved_s, self._asking_s + rows_s, pass_s)
+        if not self._rests:
+            self._ledger.enter(saved_s, self._asking_s + rows_s, pass_s)
 
     def forget(self, sequence: Sequence) -> None:
         """Forget what was particular to a sequence."""

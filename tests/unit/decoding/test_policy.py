@@ -188,6 +188,18 @@ def test_a_loss_ends_whatever_the_estimates_say() -> None:
     assert 0.1 * asked / 2000 < 0.025  # of the time is lost in all
 
 
+@pytest.mark.parametrize("spent", [0.01, 0.03, 0.05])
+def test_a_small_loss_without_end_becomes_smaller(spent: float) -> None:
+    ledger = Ledger()
+    rested_rounds(ledger, 500, saved=0.0, spent=spent)  # until it is known
+    rested = rested_rounds(ledger, 2000, saved=0.0, spent=spent)
+    assert spent * (2000 - rested) / 2000 <= 0.006
+
+
+def test_a_trifle_is_borne() -> None:
+    assert rested_rounds(Ledger(), 2000, saved=0.0, spent=0.004) == 0
+
+
 def test_what_pays_never_rests() -> None:
     assert rested_rounds(Ledger(), 1000, saved=0.12, spent=0.1) == 0
 
