@@ -12,7 +12,8 @@ from headstart.architectures.config import TrunkConfig
 from headstart.architectures.heads import HeadsConfig, heads_program
 from headstart.architectures.weights import wanted_shapes
 from headstart.errors import ConfigError
-from headstart.runtime.torch_runtime import CausalAttention, ChainAttention, Outcome, TextBatch, run_program, shifted
+from headstart.runtime.torch_attention import CausalAttention, ChainAttention
+from headstart.runtime.torch_runtime import Outcome, TextBatch, run_program, shifted
 
 _BORROWED = "trunk."
 

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from headstart.architectures.heads import Stage
 from headstart.architectures.program import Linear, Program
-from headstart.runtime.torch_runtime import CausalAttention, run_program, shifted
+from headstart.runtime.torch_attention import CausalAttention
+from headstart.runtime.torch_runtime import run_program, shifted
 from headstart.train.heads_loss import TrainingBatch, learnt_rows
 from headstart.train.heads_module import HeadsModule
 

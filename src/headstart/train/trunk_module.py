@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from headstart.architectures.config import TrunkConfig
 from headstart.architectures.decoder import decoder_program
 from headstart.architectures.program import Value
-from headstart.runtime.torch_runtime import CausalAttention, Surroundings, TextBatch, run_operations, run_program
+from headstart.runtime.torch_attention import CausalAttention
+from headstart.runtime.torch_runtime import Surroundings, TextBatch, run_operations, run_program
 from headstart.train.trunk_parts import Part, split_program
 
 

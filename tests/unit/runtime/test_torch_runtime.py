@@ -15,9 +15,9 @@ from torch import Tensor  # noqa: E402
 from headstart.architectures.decoder import decoder_program  # noqa: E402
 from headstart.architectures.reading import read_config  # noqa: E402
 from headstart.checkpoint import Checkpoint, open_checkpoint  # noqa: E402
+from headstart.runtime.torch_attention import CausalAttention  # noqa: E402
 from headstart.runtime.torch_runtime import (  # noqa: E402
     PADDING,
-    CausalAttention,
     Outcome,
     TextBatch,
     load_weights,

@@ -92,7 +92,8 @@ class Lab:
 
         from headstart.architectures.decoder import decoder_program
         from headstart.architectures.reading import read_config
-        from headstart.runtime.torch_runtime import CausalAttention, TextBatch, run_program
+        from headstart.runtime.torch_attention import CausalAttention
+        from headstart.runtime.torch_runtime import TextBatch, run_program
         from headstart.train.heads_loss import TrainingBatch
 
         chosen = list(range(len(windows)) if indices is None else indices)

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import Tensor  # noqa: E402
 
 from headstart.errors import ConfigError  # noqa: E402
-from headstart.runtime import torch_runtime  # noqa: E402
+from headstart.runtime import torch_attention  # noqa: E402
 from headstart.testing.tiny_heads import TINY_HEADS  # noqa: E402
 
 DEPTH = 3
@@ -55,7 +55,7 @@ def test_how_many_rows_of_a_chain_are_mixed_at_once_does_not_matter(
     heads = lab.heads(name)
     expected = weighted_outputs(lab, heads, window=sum(LENGTHS))
     for rows in (1, 4):
-        monkeypatch.setattr(torch_runtime, "_QUERY_ROWS", rows)
+        monkeypatch.setattr(torch_attention, "_QUERY_ROWS", rows)
         found = weighted_outputs(lab, heads, window=sum(LENGTHS))
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 

@@ -10,7 +10,8 @@ from headstart.architectures.decoder import decoder_program  # noqa: E402
 from headstart.architectures.reading import read_config  # noqa: E402
 from headstart.architectures.weights import wanted_shapes  # noqa: E402
 from headstart.checkpoint import Checkpoint  # noqa: E402
-from headstart.runtime.torch_runtime import CausalAttention, TextBatch, load_weights, run_program  # noqa: E402
+from headstart.runtime.torch_attention import CausalAttention  # noqa: E402
+from headstart.runtime.torch_runtime import TextBatch, load_weights, run_program  # noqa: E402
 from headstart.train.targets import position_in_document  # noqa: E402
 from headstart.train.trunk_module import TrunkModule  # noqa: E402
 from headstart.train.trunk_parts import split_program  # noqa: E402

@@ -165,7 +165,7 @@ def _trunk_scale(trunk: TrunkConfig, heads: HeadsConfig | None, window: int, row
     program = decoder_program(trunk)
     shapes = wanted_shapes(program) | {"embedding": (trunk.vocab_size, trunk.hidden_size)}
     # ends with the final norm; tokens are kept for the embedding's gradient, as 8 bytes
-    floats = trunk.num_layers * _block_floats(trunk) + 2 * trunk.hidden_size + 1 + 2
+    floats = trunk.num_layers * _block_floats(trunk) + _program_floats(trunk) + 2
     return HeadScale(
         name="trunk",
         parameters=_numbers(shapes.values()),
@@ -184,12 +184,13 @@ def _heads_scales(trunk: TrunkConfig, heads: HeadsConfig, window: int, rows: int
         own = {name: shape for name, shape in wanted_shapes(stage.program).items() if not name.startswith("trunk.")}
         new = {name: shape for name, shape in own.items() if name not in known}
         known |= own.keys()
-        floats = _block_floats(trunk) + 2 * trunk.hidden_size + 1
+        floats = _block_floats(trunk) + _program_floats(trunk)
         if heads.recurrent:
             # norms of embedding and state, and both side by side
             floats += 6 * trunk.hidden_size + 2
             if not stage.on_text:
-                floats += trunk.num_heads * window  # a chain's attention is worked out row by row
+                # a chain's attention is worked out row by row, on keys and values of depth 1 laid out for it
+                floats += trunk.num_heads * window + 2 * trunk.num_kv_heads * trunk.head_dim
         found.append(
             HeadScale(
                 name=f"depth {depth}",
@@ -224,12 +225,16 @@ def _block_floats(trunk: TrunkConfig) -> int:
     """Floats a token that a block keeps for its backward pass.
 
     Two norms keep what they read, what they divide by, and their output before and after the weight; attention its
-    queries, keys and values as turned, its output and the sums of its softmax, and the turns; the MLP four vectors of
-    its inner width.
+    queries, keys and values as turned, its output and the sums of its softmax; the MLP four vectors of its inner width.
     """
     queries, keys = trunk.num_heads * trunk.head_dim, trunk.num_kv_heads * trunk.head_dim
     norms = 6 * trunk.hidden_size + 2
-    attention = 3 * queries + 2 * keys + trunk.num_heads + 2 * trunk.rotary.dim
+    attention = 3 * queries + 2 * keys + trunk.num_heads
     if trunk.head_norms:
         attention += 2 * queries + 2 * keys + trunk.num_heads + trunk.num_kv_heads
     return norms + attention + 4 * trunk.intermediate_size
+
+
+def _program_floats(trunk: TrunkConfig) -> int:
+    """Floats a token that a program keeps beside its blocks: its final norm, and the turns that all blocks share."""
+    return 2 * trunk.hidden_size + 1 + 2 * trunk.rotary.dim

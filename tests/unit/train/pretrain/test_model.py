@@ -15,7 +15,8 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402
 
-from headstart.runtime.torch_runtime import CausalAttention, TextBatch, run_program, shifted  # noqa: E402
+from headstart.runtime.torch_attention import CausalAttention  # noqa: E402
+from headstart.runtime.torch_runtime import TextBatch, run_program, shifted  # noqa: E402
 from headstart.train.pretrain.batch import LabelledText, count_rows, labelled_text, labels  # noqa: E402
 from headstart.train.pretrain.blueprint import make_blueprint  # noqa: E402
 from headstart.train.pretrain.parts import make_model  # noqa: E402
