@@ -35,8 +35,8 @@ MOST_CREDIT = 6.0
 FIRST_REST = 32
 LONGEST_REST = 256
 
-# A loss that is small but does not end, as of asking many sequences in vain, is spread over rounds without drafts until it
-# is this share of the time. It is found over some 100 rounds, and what rare gains may yet repay is let pass.
+# A loss that is small but does not end, as of asking many sequences in vain, is spread over rounds without drafts
+# until it is this share of the time. It is found over some 100 rounds, and what rare gains may yet repay is let pass.
 STEADY_FORGETTING = 0.01
 STEADY_LOSS = 0.004
 AWAITED_GAIN = 0.5
