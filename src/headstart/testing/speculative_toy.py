@@ -48,6 +48,10 @@ class WrittenToken:
 class SpeculativeToy:
     """Writes texts round by round.
 
+    Attributes:
+        num_drafted: guesses in all rounds so far.
+        num_accepted: of these, kept.
+
     Example:
         >>> toy = SpeculativeToy(ToyTrunk(48), ToyTrunk(48, context_weight=0.7), max_context=128)
         >>> rounds = toy.write([1, 2, 3], temperature=0.0, random_source=random.Random(0))
@@ -79,6 +83,7 @@ class SpeculativeToy:
         self._num_drafts = num_drafts
         self._fault = fault
         self._logit_error = logit_error
+        self.num_drafted = self.num_accepted = 0
 
     def write(
         self, prompt: Sequence[int], *, temperature: float, random_source: random.Random
@@ -103,9 +108,11 @@ class SpeculativeToy:
             seen = text if stale is None else [*text[: stale[0]], stale[1], *text[stale[0] :]]
             rows = self._rows([*seen, *drafts], len(drafts) + 1)
             written: list[WrittenToken] = []
+            self.num_drafted += len(drafts)
             for draft, draft_share, row in zip(drafts, draft_shares, rows, strict=False):
                 share = self._verified_share(row, temperature)
                 if self._accepts(draft, draft_share, share, row, random_source):
+                    self.num_accepted += 1
                     text.append(draft)
                     written.append(WrittenToken(draft, row))
                     continue

@@ -40,6 +40,8 @@ class ToyServerConfig:
         tells_logprobs: whether it takes `logprobs`; it refuses them otherwise.
         logit_error: see `SpeculativeToy`.
         seed: of requests without one.
+        drafts: whether it guesses; without, the faults of drafting do not show.
+        tells_counters: whether it counts drafts at `/metrics`, under vLLM's names.
     """
 
     fault: ServerFault | None = None
@@ -47,6 +49,8 @@ class ToyServerConfig:
     tells_logprobs: bool = True
     logit_error: float = 0.0
     seed: int = 0
+    drafts: bool = True
+    tells_counters: bool = False
 
 
 class ServedTokenizer(Tokenizer, Protocol):
@@ -102,6 +106,7 @@ class _ToyService:
             trunk,
             draft_trunk,
             max_context=min(trunk.max_context - 8, _MAX_CONTEXT),
+            num_drafts=4 if config.drafts else 0,
             fault=fault,  # type: ignore[arg-type] # it is among these
             logit_error=config.logit_error,
         )
@@ -111,6 +116,7 @@ class _ToyService:
         self._waiting = threading.Lock()
         self._in_flight: list[int] = []
         self._first_seed: int | None = None
+        self._num_written = 0
 
     def complete(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The answer as the messages of a stream, one a round."""
@@ -144,6 +150,7 @@ class _ToyService:
             shown = end
             yield {**_ENVELOPE, "choices": [{**choice, "finish_reason": reason if is_last else None}]}
         count = sum(len(kept) for kept, _ in rounds) + (self._config.fault == "wrong token count")
+        self._num_written += count
         usage = {"prompt_tokens": len(prompt), "completion_tokens": count, "total_tokens": len(prompt) + count}
         yield {**_ENVELOPE, "choices": [], "usage": usage}
 
@@ -201,6 +208,17 @@ class _ToyService:
     def _name(self, token: int) -> str:
         return "<end>" if token in self._tokenizer.end_ids else self._tokenizer.decode([token])
 
+    def metrics(self) -> str | None:
+        """What it counts, in Prometheus' text form; `None` if it does not tell."""
+        if not self._config.tells_counters:
+            return None
+        counts = {
+            "vllm:generation_tokens_total": self._num_written,
+            "vllm:spec_decode_num_draft_tokens_total": self._writer.num_drafted,
+            "vllm:spec_decode_num_accepted_tokens_total": self._writer.num_accepted,
+        }
+        return "".join(f"{name} {count}\n" for name, count in counts.items())
+
     def refusal(self, body: Mapping[str, Any]) -> str | None:
         """Why a request is not served, if it is not."""
         if body.get("logprobs") is not None and not self._config.tells_logprobs:
@@ -225,7 +243,13 @@ def joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
 def _make_handler(service: _ToyService) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._send(200, {"object": "list", "data": [{"id": _MODEL, "object": "model"}]})
+            if self.path != "/metrics":
+                self._send(200, {"object": "list", "data": [{"id": _MODEL, "object": "model"}]})
+            elif (metrics := service.metrics()) is not None:
+                self._begin(200, "text/plain")
+                self.wfile.write(metrics.encode())
+            else:
+                self.send_error(404)
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

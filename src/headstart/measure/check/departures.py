@@ -36,8 +36,8 @@ class Departure:
         model_token: the model's choice.
         margin: log-probability of the model's choice less that of the server's token, by the reference.
         server_margin: the likeliest's less the written token's, by the server itself; `None` if it does not say.
-        kind: tie (the margin is within the tolerance), near-miss (the server gives the token the probability that it
-            has, and writes it though another is likelier), lost (the model's choice is missing, and the text goes on
+        kind: tie (the margin is within the tolerance), near-miss (the server knows that another token is likelier, gives
+            this one the probability that it has, and writes it), lost (the model's choice is missing, and the text goes on
             after it), or other.
     """
 
@@ -120,7 +120,7 @@ def walk_by_law(
                 if not knows:
                     missing = _lost(law, [*before, *tokens[done:place]], tokens, answer, place, tolerance)
                 rank = int((row > row[token]).sum()) + 1
-                kind = "lost" if missing else _kind(knows, rank, margin)
+                kind = "lost" if missing else _kind(knows, _server_margin(answer, place), rank, margin)
             departures.append(
                 Departure(
                     prompt=number,
@@ -177,8 +177,10 @@ def _knows_law(answer: Answer, place: int, expected: float, tolerance: Tolerance
     return abs(answer.logprobs[place] - expected) <= tolerance.usual
 
 
-def _kind(knows_law: bool | None, rank: int, margin: float) -> DepartureKind:
+def _kind(knows_law: bool | None, server_margin: float | None, rank: int, margin: float) -> DepartureKind:
     """What a departure is that is neither a tie nor a token lost."""
+    if server_margin == 0.0:  # to its own mind this is the likeliest: it does not know the model's law
+        return "other"
     near = rank <= _NEAR_RANK and margin <= _NEAR_GAP
     return "near-miss" if (near if knows_law is None else knows_law) else "other"
 
@@ -254,7 +256,7 @@ def compare_by_plain(
                 _goes_on(plain, place + missing, answer, place, tolerance) for missing in range(1, _MAX_LOST + 1)
             )
             rank = list(said).index(token) + 1 if token in said else len(said) + _NEAR_RANK
-            kind = "lost" if lost and not knows else _kind(knows, rank, margin)
+            kind = "lost" if lost and not knows else _kind(knows, _server_margin(answer, place), rank, margin)
         departure = Departure(
             prompt=number, position=place, server_token=token, model_token=own, margin=margin,
             server_margin=_server_margin(answer, place), kind=kind,

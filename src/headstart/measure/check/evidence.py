@@ -111,13 +111,15 @@ class NearMissEvidence:
     _SHARES = (0.05, 0.3)
     _REACHES = (0.25, 0.5, 1.0, 2.0)
 
-    def __init__(self, scale: float) -> None:
+    def __init__(self, scale: float, step: float = 0.0) -> None:
         """Nothing was seen yet.
 
         Args:
             scale: of the Laplace distribution of the errors of differences of log-probabilities.
+            step: by which they may differ besides, at any place.
         """
         self._scale = scale
+        self._step = step
         self._wealth = {(share, reach): 0.0 for share in self._SHARES for reach in self._REACHES}
 
     def add(self, margins: NDArray[np.float64], departed: bool) -> None:
@@ -128,7 +130,8 @@ class NearMissEvidence:
             departed: whether another was written.
         """
         # a token overtakes the likeliest if the error of their difference exceeds the margin
-        by_rounding = min(float(0.5 * np.exp(-margins / self._scale).sum()), 0.5) if margins.size else 0.0
+        beyond = np.maximum(margins - self._step, 0.0)
+        by_rounding = min(float(0.5 * np.exp(-beyond / self._scale).sum()), 0.5) if margins.size else 0.0
         by_rounding = max(by_rounding, 1e-12)
         for (share, reach), wealth in self._wealth.items():
             if margins.size and margins.min() <= reach and share > by_rounding:

@@ -79,7 +79,8 @@ class PlainReference:
 
     def _check_comparable(self, plain: Answer, answer: Answer) -> None:
         kinds = {type(token) for tokens in (plain.tokens, answer.tokens) for token in tokens or ()}
-        if not plain.tops or not answer.tops or len(kinds) > 1:
+        is_silent = any(some.tokens is None or len(some.tops) < len(some.tokens) for some in (plain, answer))
+        if is_silent or len(kinds) > 1:
             raise UnsupportedError(
                 f"{self._asker.url} does not tell its tokens as the other server does, so they cannot be compared. "
                 "Switch on log-probabilities in both."

@@ -6,6 +6,9 @@ to the server afresh, drafting has no part in the answer, and what it says of th
 what we say. The errors found there are taken to have the tails of a Laplace distribution, which are heavier than
 those of the sum of many small roundings, and the tolerance is what no error is to exceed in the whole run.
 
+Logits themselves may be coarse: in bfloat16 one of 20 is a multiple of 1/8. Two servers of one engine then mostly agree to
+the bit, and differ by a whole step else. So a step more or less is no sign of anything.
+
 It is *bounded* by what the arithmetic explains: each of some eight results of a layer (projections, their inputs,
 sums into the residual stream) is rounded, in a direction of its own, so after L layers a logit errs by about r sqrt(8
 L) times the spread of logits. In 16-bit arithmetic r is 2**-9; engines for quantised weights, this one included,
@@ -27,6 +30,8 @@ _ROUNDING: dict[ActivationBits, float] = {16: 2.0**-9, 8: 2.0**-7}
 _ROUNDINGS_A_LAYER = 8
 # our own logits are float32, and servers print some six digits
 _ROUNDING_PRINTED = 1e-5
+# equal logits still give log-probabilities that differ by about this
+_ROUNDING_NORMALISED = 1e-4
 # a median of fewer errors says little
 MIN_MEASURED = 16
 
@@ -39,6 +44,7 @@ class Tolerance:
         margin: nats by which a token may be less likely than the likeliest and still have been a tie.
         deviation: standard deviation of the error of the difference of two log-probabilities.
         largest: what the margin may be at most.
+        step: what differs if anything does, where most places agree to the bit; else 0.
         basis: whether the deviation was measured, or is the bound because the server tells no log-probabilities.
         num_measured: differences that were compared.
     """
@@ -46,6 +52,7 @@ class Tolerance:
     margin: float
     deviation: float
     largest: float
+    step: float
     basis: Literal["measured", "bound"]
     num_measured: int
 
@@ -70,6 +77,7 @@ class Tolerance:
             "margin": self.margin,
             "deviation": self.deviation,
             "largest": self.largest,
+            "step": self.step,
             "basis": self.basis,
             "num_measured": self.num_measured,
         }
@@ -101,20 +109,26 @@ def find_tolerance(
     tail = math.log(max(num_places, 1) / false_alarm)
     largest = bound / math.sqrt(2.0) * tail + _ROUNDING_PRINTED
     if len(errors) < MIN_MEASURED:
-        return Tolerance(margin=largest, deviation=bound, largest=largest, basis="bound", num_measured=len(errors))
-    scale = max(_scale(kind) for kind in (errors, own_errors) if len(kind) >= MIN_MEASURED)
+        return Tolerance(margin=largest, deviation=bound, largest=largest, step=0.0, basis="bound", num_measured=len(errors))
+    scale, step = max(_scale_and_step(kind) for kind in (errors, own_errors) if len(kind) >= MIN_MEASURED)
     return Tolerance(
         margin=scale * tail + _ROUNDING_PRINTED,
         deviation=math.sqrt(2.0) * scale,
         largest=largest,
+        step=step,
         basis="measured",
         num_measured=len(errors),
     )
 
 
-def _scale(errors: Sequence[float]) -> float:
+def _scale_and_step(errors: Sequence[float]) -> tuple[float, float]:
+    sizes = [abs(error) for error in errors]
     # a median: what is wrong in places must not hide there
-    return statistics.median(map(abs, errors)) / math.log(2.0)
+    scale = statistics.median(sizes) / math.log(2.0)
+    steps = [size for size in sizes if size > _ROUNDING_NORMALISED]
+    if scale > _ROUNDING_NORMALISED or not steps:
+        return scale, 0.0
+    return min(statistics.fmean(sizes), min(steps)), min(steps)
 
 
 def pair_errors(theirs: Sequence[tuple[object, float]], ours: Sequence[float]) -> list[float]:
