@@ -163,19 +163,20 @@ class _Pretraining:
         held_out = validation_windows(corpus.validation, config.data.window, config.data.validation_windows)
         judged = labelled_text(held_out, team.device).split(train.windows_at_once)
         trainer = PretrainTrainer(model, train, config.heads, train.max_steps, batches, team)
-        loop = PretrainLoop(
-            self._run,
-            train,
-            trainer,
-            judged,
-            torch.from_numpy(corpus.token_bytes),
-            self._meter(),
-            self._clock,
-            self._report,
-            open_trackers(train.track, self._run.path, self._settings) if team.leads else [],
-            team,
-        )
-        trainer = loop.train()
+        tracked = train.track if team.leads else ()
+        with open_trackers(tracked, self._run, self._settings) as trackers:
+            trainer = PretrainLoop(
+                self._run,
+                train,
+                trainer,
+                judged,
+                torch.from_numpy(corpus.token_bytes),
+                self._meter(),
+                self._clock,
+                self._report,
+                trackers,
+                team,
+            ).train()
         weights = team.whole(trainer.weights())
         if team.leads:
             self._writer.place(weights, self._last("measured") or {})

@@ -282,30 +282,6 @@ def test_a_corpus_of_another_vocabulary_is_refused(tiny_run: MakeConfig, tmp_pat
         pretrain(tiny_run(model={"start": str(model)}), tmp_path / "run")
 
 
-def test_figures_go_to_trackers_as_well(tiny_run: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: dict[int, dict[str, float]] = {}
-    begun: dict[str, Any] = {}
-
-    class Trackio:
-        @staticmethod
-        def init(**named: Any) -> None:
-            begun.update(named)
-
-        @staticmethod
-        def log(figures: dict[str, float], step: int) -> None:
-            sent.setdefault(step, {}).update(figures)
-
-    monkeypatch.setitem(sys.modules, "trackio", Trackio)
-    finished(tiny_run(train={"steps": 3, "track": ("trackio",)}), tmp_path / "one")
-    assert (begun["project"], begun["name"], begun["config"]["heads.n"]) == ("headstart", "one", 3)
-    logged = metrics_of(tmp_path / "one")
-    for line in logged:
-        if line["kind"] == "step":
-            assert sent[line["step"]]["step/loss"] == line["loss"]
-            assert sent[line["step"]]["step/losses/2"] == line["losses"][2]
-    assert sent[3]["measured/tau"] == logged[-1]["tau"]
-
-
 def test_a_run_is_drawn(tiny_run: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.delitem(sys.modules, "matplotlib.figure")
