@@ -2,10 +2,10 @@
 
     python benchmarks/check_faults.py --json
 
-The model is served as textbooks have it (`headstart.testing.speculative_toy`), with weights of one format, and is held to
-the same model with weights of another, so that the two differ by rounding as two engines do. Guesses are what followed
-the last two tokens when they were last written, or those of a model that is nearly the same. The exit status is 1 unless
-every fault is named, and nothing else.
+The model is served as textbooks have it (`headstart.testing.speculative_toy`), with weights of one format, and is held
+to the same model with weights of another, so that the two differ by rounding as two engines do. Guesses are what
+followed the last two tokens when they were last written, or those of a model that is nearly the same. The exit status
+is 1 unless every fault is named, and nothing else.
 """
 
 from __future__ import annotations

@@ -110,9 +110,7 @@ def read_completion(reply: object, total_s: float) -> ServerCompletion:
         HeadstartError: it is not an answer.
     """
     chunk = read_chunk(reply, total_s)
-    return ServerCompletion(
-        chunk.text, chunk.tokens, chunk.finish_reason, chunk.usage, total_s, guesses=chunk.guesses
-    )
+    return ServerCompletion(chunk.text, chunk.tokens, chunk.finish_reason, chunk.usage, total_s, guesses=chunk.guesses)
 
 
 def join_chunks(chunks: Iterable[Chunk]) -> ServerCompletion:

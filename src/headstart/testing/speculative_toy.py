@@ -30,6 +30,8 @@ WriterFault = Literal[
 
 _NEAR_NATS = 1.0
 _WRONG_DRAFT_TEMPERATURE = 0.4
+# log-probabilities that are remembered, so that a text which is asked for again need not be run again: 80 MB
+_MAX_REMEMBERED = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,8 @@ class SpeculativeToy:
             fault: what is wrong with it.
             logit_error: standard deviation of errors of the logits, always the same for the same text: rounding.
         """
-        self._law = TrunkLaw(trunk, max_context + num_drafts + 1)
-        self._draft_law = TrunkLaw(draft_trunk, max_context + num_drafts + 1)
+        self._law = _RememberedLaw(TrunkLaw(trunk, max_context + num_drafts + 1))
+        self._draft_law = _RememberedLaw(TrunkLaw(draft_trunk, max_context + num_drafts + 1))
         self._num_drafts = num_drafts
         self._fault = fault
         self._logit_error = logit_error
@@ -161,6 +163,23 @@ class SpeculativeToy:
             error = np.random.default_rng([place, *text[:place]]).normal(0.0, self._logit_error, len(row))
             rows[index] = row + error - np.log(np.exp(row + error).sum())
         return rows
+
+
+class _RememberedLaw:
+    """A law that is not asked twice for the same, as long as memory lasts."""
+
+    def __init__(self, law: TrunkLaw) -> None:
+        self._law = law
+        self._max_rows = _MAX_REMEMBERED // law.vocab_size
+        self._rows: dict[tuple[int, ...], Floats] = {}
+
+    def after(self, text: Sequence[int], num_places: int = 1) -> Floats:
+        texts = [tuple(text[:end]) for end in range(len(text) - num_places + 1, len(text) + 1)]
+        if any(known not in self._rows for known in texts):
+            if len(self._rows) + num_places > self._max_rows:
+                self._rows.clear()
+            self._rows.update(zip(texts, self._law.after(text, num_places), strict=True))
+        return np.stack([self._rows[known] for known in texts])
 
 
 def _tempered(row: Floats, temperature: float) -> Floats:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Protocol, get_args
 
@@ -117,6 +118,7 @@ class _ToyService:
         self._in_flight: list[int] = []
         self._first_seed: int | None = None
         self._num_written = 0
+        self._name = cache(self._written_name)
 
     def complete(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The answer as the messages of a stream, one a round."""
@@ -205,7 +207,7 @@ class _ToyService:
             account["token_ids"] = [written.token for written in kept]
         return account
 
-    def _name(self, token: int) -> str:
+    def _written_name(self, token: int) -> str:
         return "<end>" if token in self._tokenizer.end_ids else self._tokenizer.decode([token])
 
     def metrics(self) -> str | None:

@@ -20,8 +20,8 @@ Token = int | str
 # what OpenAI allows at most, so most servers do
 NUM_TOP = 5
 
-# Nothing but the temperature is to shape what is drawn. Many servers cut off unlikely tokens or punish repetition unless
-# they are told not to, in their own defaults or in the model's. "All" is 0 to most, and -1 to some that refuse 0.
+# Nothing but the temperature is to shape what is drawn. Many servers cut off unlikely tokens or punish repetition by
+# defaults of their own or of the model's, unless told not to. "All" is 0 to most, and -1 to some that refuse 0.
 _WHOLE_LAW = {"min_p": 0.0, "repetition_penalty": 1.0, "repeat_penalty": 1.0}
 _LAWS: tuple[Mapping[str, Any], ...] = ({"top_k": 0, **_WHOLE_LAW}, {"top_k": -1, **_WHOLE_LAW}, {})
 # From what tells most to what every server takes. Ids are vLLM's word for "tell me the tokens, not only their texts".

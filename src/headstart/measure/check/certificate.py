@@ -52,7 +52,7 @@ class Certificate:
 
     @property
     def verdict(self) -> Verdict:
-        """In a word: broken; unproven, if nothing is wrong but nothing was drafted where it was to be seen; or exact."""
+        """In a word; unproven is what has nothing wrong, and nothing drafted where that was to be seen."""
         return "broken" if self.faults else "unproven" if self.undrafted else "exact"
 
     @property

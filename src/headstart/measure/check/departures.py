@@ -36,9 +36,9 @@ class Departure:
         model_token: the model's choice.
         margin: log-probability of the model's choice less that of the server's token, by the reference.
         server_margin: the likeliest's less the written token's, by the server itself; `None` if it does not say.
-        kind: tie (the margin is within the tolerance), near-miss (the server knows that another token is likelier, gives
-            this one the probability that it has, and writes it), lost (the model's choice is missing, and the text goes on
-            after it), or other.
+        kind: tie (the margin is within the tolerance), near-miss (the server knows that another token is likelier,
+            gives this one the probability that it has, and writes it), lost (the model's choice is missing, and the
+            text goes on after it), or other.
     """
 
     prompt: int

@@ -145,9 +145,7 @@ class _LawSamples:
         context: tuple[object, ...] = (sample.prompt, sample.temperature)
         deviation = self._tolerance.deviation / sample.temperature
         for place, draw in enumerate(self._draws(sample, answer)):
-            self._evidence.add(
-                context, draw.log_probabilities, draw.token, guess=draw.guess, deviation=deviation
-            )
+            self._evidence.add(context, draw.log_probabilities, draw.token, guess=draw.guess, deviation=deviation)
             context = (*context, draw.token)
             if place:  # the first token comes of the prompt's pass, in which nothing is drafted
                 self._num_later += 1

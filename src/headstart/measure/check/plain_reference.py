@@ -94,7 +94,8 @@ class PlainReference:
             return sum(answer.logprobs)
         # all that is named makes a part of what a probability is divided by: it is this at most
         return sum(
-            own / temperature - log_sum_exp([own / temperature, *(value / temperature for token, value in top if token != written)])
+            own / temperature
+            - log_sum_exp([own / temperature, *(value / temperature for token, value in top if token != written)])
             for written, own, top in zip(answer.tokens, answer.logprobs, answer.tops, strict=True)
         )
 
@@ -127,9 +128,7 @@ class _PairSamples:
         return self._evidence.num_draws
 
     def ask_beside(self, sample: Sample) -> Answer:
-        return self._plain.ask(
-            sample.prompt, sample.max_tokens, temperature=sample.temperature, seed=sample.seed
-        )
+        return self._plain.ask(sample.prompt, sample.max_tokens, temperature=sample.temperature, seed=sample.seed)
 
     def add(self, sample: Sample, answer: Answer, beside: Answer | None) -> None:
         assert beside is not None

@@ -15,8 +15,8 @@ from headstart.measure.check.reference import Prompt, RankShares, Reference, Sam
 from headstart.measure.check.seeds import key_of, seed_of
 from headstart.measure.check.tolerance import Tolerance
 
-# One, and another that shows a row of a draft to which the wrong one is applied.
-_TEMPERATURES = (1.0, 0.7)
+# One, and another: a row of a draft may be given the wrong one.
+TEMPERATURES = (1.0, 0.7)
 # Servers batch, and are quicker for it.
 _AT_ONCE = 8
 
@@ -100,7 +100,7 @@ def _samples(prompts: Sequence[Prompt], num_texts: int, num_tokens: int, seed: i
         turn, place = divmod(number, len(prompts))
         yield Sample(
             prompt=prompts[place],
-            temperature=_TEMPERATURES[turn % len(_TEMPERATURES)],
+            temperature=TEMPERATURES[turn % len(TEMPERATURES)],
             seed=seed_of(seed + 1, number),
             max_tokens=num_tokens,
         )

@@ -6,8 +6,8 @@ to the server afresh, drafting has no part in the answer, and what it says of th
 what we say. The errors found there are taken to have the tails of a Laplace distribution, which are heavier than
 those of the sum of many small roundings, and the tolerance is what no error is to exceed in the whole run.
 
-Logits themselves may be coarse: in bfloat16 one of 20 is a multiple of 1/8. Two servers of one engine then mostly agree to
-the bit, and differ by a whole step else. So a step more or less is no sign of anything.
+Logits themselves may be coarse: in bfloat16 one of 20 is a multiple of 1/8. Two servers of one engine then mostly agree
+to the bit, and differ by a whole step else. So a step more or less is no sign of anything.
 
 It is *bounded* by what the arithmetic explains: each of some eight results of a layer (projections, their inputs,
 sums into the residual stream) is rounded, in a direction of its own, so after L layers a logit errs by about r sqrt(8
@@ -109,7 +109,9 @@ def find_tolerance(
     tail = math.log(max(num_places, 1) / false_alarm)
     largest = bound / math.sqrt(2.0) * tail + _ROUNDING_PRINTED
     if len(errors) < MIN_MEASURED:
-        return Tolerance(margin=largest, deviation=bound, largest=largest, step=0.0, basis="bound", num_measured=len(errors))
+        return Tolerance(
+            margin=largest, deviation=bound, largest=largest, step=0.0, basis="bound", num_measured=len(errors)
+        )
     scale, step = max(_scale_and_step(kind) for kind in (errors, own_errors) if len(kind) >= MIN_MEASURED)
     return Tolerance(
         margin=scale * tail + _ROUNDING_PRINTED,

@@ -32,7 +32,7 @@ process_cpu_seconds_total 12.5
 
 def test_vllms_counters_are_added_over_engines() -> None:
     assert parse_counters(VLLM) == ServerCounters(
-        tokens=100, rounds=54, drafts=40, drafted=80, accepted=50, accepted_by_depth=(32, 18)
+        tokens=100, rounds=54, drafts=40, drafted=80, accepted=50, accepted_by_depth=(32, 18), tells_drafts=True
     )
     assert parse_totals(VLLM)["vllm:time_to_first_token_seconds_sum"] == 1.25
     assert parse_totals(VLLM)["vllm:generation_tokens_total"] == 100
@@ -42,6 +42,17 @@ def test_llama_cpps_counters() -> None:
     assert parse_counters("llamacpp:tokens_predicted_total 12\nllamacpp:prompt_tokens_total 99") == ServerCounters(
         tokens=12
     )
+    drafting = (
+        "llamacpp:tokens_predicted_total 12\nllamacpp:spec_decode_num_draft_tokens_total 6\n"
+        "llamacpp:spec_decode_num_accepted_tokens_total 4"
+    )
+    assert parse_counters(drafting) == ServerCounters(tokens=12, drafted=6, accepted=4, tells_drafts=True)
+
+
+def test_a_vllm_without_counters_of_drafts_does_not_draft() -> None:
+    counters = parse_counters("vllm:generation_tokens_total 5")
+    assert counters is not None
+    assert counters.tells_drafts
 
 
 def test_unknown_counters_are_none() -> None:
@@ -54,7 +65,7 @@ def test_a_turn_is_the_difference() -> None:
     after = parse_counters(VLLM)
     assert after is not None
     assert after.since(before) == ServerCounters(
-        tokens=90, rounds=48, drafts=36, drafted=72, accepted=45, accepted_by_depth=(32, 18)
+        tokens=90, rounds=48, drafts=36, drafted=72, accepted=45, accepted_by_depth=(32, 18), tells_drafts=True
     )
 
 

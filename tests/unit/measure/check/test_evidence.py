@@ -80,6 +80,32 @@ def test_a_token_that_can_never_come_is_found_at_once():
     assert NEEDED < evidence.log_evidence < math.inf
 
 
+def guesses_evidence(bias: float, num_draws: int = 150) -> float:
+    """Draws in which one token, another each time, comes more or less often than it should."""
+    evidence, source = LawEvidence(), np.random.default_rng(1)
+    for number in range(num_draws):
+        guess = number % 3
+        share = np.exp(LAW)
+        share[guess] *= bias
+        evidence.add(number, LAW, int(source.choice(len(LAW), p=share / share.sum())), guess=guess)
+    return evidence.log_evidence
+
+
+def test_guesses_that_are_kept_too_often_or_too_seldom_are_found():
+    assert guesses_evidence(3.0) > NEEDED
+    assert guesses_evidence(0.25) > NEEDED
+    assert guesses_evidence(1.0) < math.log(20.0)
+
+
+def test_a_step_of_coarse_logits_is_no_near_miss():
+    stepped, fine = NearMissEvidence(0.01, step=0.25), NearMissEvidence(0.01)
+    for evidence in (stepped, fine):
+        for _ in range(12):
+            evidence.add(np.array([0.25]), True)
+    assert stepped.log_evidence <= 0.0
+    assert fine.log_evidence > NEEDED
+
+
 @pytest.mark.parametrize(("share", "found"), [(0.0, False), (0.15, True)])
 def test_near_misses_are_found_by_their_number(share, found):
     source = np.random.default_rng(0)

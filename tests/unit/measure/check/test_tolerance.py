@@ -37,6 +37,22 @@ def test_a_few_places_that_are_wrong_do_not_hide_themselves():
     assert find_tolerance(spoilt, **SETTINGS).margin < 2 * find_tolerance(clean, **SETTINGS).margin
 
 
+def test_coarse_logits_that_mostly_agree_have_a_step():
+    # bfloat16 of about 20: nothing, or 1/8
+    coarse = [0.0, 1e-7] * 22 + [0.125, -0.125, 0.125, 0.25]
+    tolerance = find_tolerance(coarse, **SETTINGS)
+    assert tolerance.step == 0.125
+    assert 0.125 < tolerance.margin < 0.5
+    assert find_tolerance(errors(0.01), **SETTINGS).step == 0.0
+
+
+def test_an_engine_that_differs_from_itself_sets_the_tolerance():
+    equal, coarse = [0.0] * 40, [0.0] * 30 + [0.125] * 10
+    assert find_tolerance(equal, **SETTINGS).margin < 1e-4
+    assert find_tolerance(equal, own_errors=coarse, **SETTINGS).margin > 0.125
+    assert find_tolerance(equal, own_errors=coarse[-10:], **SETTINGS).margin < 1e-4  # too few to say
+
+
 def test_what_arithmetic_cannot_explain_is_another_model():
     assert not find_tolerance(errors(0.2), **SETTINGS).is_same_model
     assert find_tolerance(errors(0.2), **{**SETTINGS, "activation_bits": 8}).is_same_model

@@ -1,0 +1,61 @@
+"""One token that is not the other server's: what it looks like depends on what the server itself says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from headstart.measure.check.answers import Answer
+from headstart.measure.check.departures import compare_by_plain
+from headstart.measure.check.evidence import NearMissEvidence
+from headstart.measure.check.greedy import judge_greedy
+from headstart.measure.check.tolerance import Tolerance
+
+TOLERANCE = Tolerance(margin=0.1, deviation=0.02, largest=1.0, step=0.0, basis="measured", num_measured=50)
+LAW = (("a", -0.5), ("b", -1.2), ("c", -3.0))
+DISTORTED = (("b", -0.9), ("a", -1.3), ("c", -3.0))
+
+
+def answer(token: str, said) -> Answer:
+    return Answer(
+        text=token, tokens=(token,), logprobs=(dict(said)[token],), tops=(tuple(said),), best_logprobs=(said[0][1],),
+        finish_reason="length",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        (answer("b", LAW), "near-miss"),  # it knows that "a" is likelier
+        (answer("b", DISTORTED), "other"),  # it takes "b" for the likeliest
+        # its probability is right, by chance, and yet it takes it for the likeliest
+        (answer("b", (("b", -1.2), ("a", -1.3))), "other"),
+    ],
+)
+def test_who_writes_a_near_miss_knows_better(written, kind):
+    walk = compare_by_plain(answer("a", LAW), written, TOLERANCE, 0, NearMissEvidence(TOLERANCE.scale))
+    assert [departure.kind for departure in walk.departures] == [kind]
+
+
+class ManyTies:
+    """A reference by which every answer departs at one place, within the margin but not as near as rounding brings."""
+
+    def walk(self, prompt, answer, tolerance, number, evidence):
+        return compare_by_plain(
+            Answer(text="a", tokens=("a",), logprobs=(-0.69,), tops=((("a", -0.69), ("b", -0.76)),),
+                   best_logprobs=(-0.69,)),
+            answer, tolerance, number, evidence,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ((("a", -0.69), ("b", -0.76)), "near-miss accepted"),
+        ((("b", -0.70), ("a", -0.75)), "stale cache row"),
+    ],
+)
+def test_many_ties_are_the_fault_of_who_knows_better_or_of_wrong_logits(said, fault):
+    answers = [answer("b", said)] * 6
+    finding = judge_greedy(ManyTies(), [str(number) for number in range(6)], answers, TOLERANCE, 1e-3)
+    assert finding.figures["num_ties"] == 6
+    assert [found.kind for found in finding.faults] == [fault]
