@@ -93,9 +93,8 @@ class TransformersModel(nn.Module):
 
         from headstart.architectures.huggingface_config import huggingface_config
 
-        settings = huggingface_config(config)
-        settings.pop("architectures", None)
-        self.model = LlamaForCausalLM(LlamaConfig(**settings, attn_implementation="sdpa"))
+        settings = huggingface_config(config) | {"attn_implementation": "sdpa"}
+        self.model = LlamaForCausalLM(LlamaConfig(**settings))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """The same loss."""
@@ -122,7 +121,7 @@ class PlainLoop:
         """One step on windows [B, T]; their loss."""
         with self._precision():
             loss: Tensor = self.model(tokens)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.model.parameters(), self._max_norm)
         self._optimiser.step()
         self._optimiser.zero_grad(set_to_none=True)

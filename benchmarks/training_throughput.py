@@ -4,7 +4,10 @@
 
 Sides take steps in turn on the same windows of a corpus as `headstart data` packs it, and a ratio is of one round, so
 that a busy machine slows both. All have as many weights: with four tokens ahead the trunk gives up a block for each of
-three heads. A whole step is timed: windows, loss, gradients, clipping, AdamW, and what is logged. The sides:
+three heads. A whole step is timed: windows, loss, gradients, clipping, AdamW, and what is logged.
+
+Four predictions read the unembedding four times. *Work* is what a token takes of multiplications by it, over next-token
+training, and *per work* is the speed if that is taken out. The sides:
 
     n = 1               next-token training
     n = 4               three parallel heads beside the trunk's own
@@ -30,7 +33,6 @@ from typing import Annotated, Any
 import cyclopts
 import numpy as np
 import torch
-from plain_training import PlainLoop, PlainModel, TransformersModel
 from rich.console import Console
 from rich.table import Table
 
@@ -43,8 +45,10 @@ from headstart.train.pretrain.config import DataConfig, Precision, PretrainConfi
 from headstart.train.pretrain.initial_weights import count_parameters
 from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads
 from headstart.train.pretrain.parts import make_model
+from headstart.train.pretrain.scale import scale_of
 from headstart.train.pretrain.team import Team
 from headstart.train.pretrain.trainer import PretrainTrainer
+from plain_training import PlainLoop, PlainModel, TransformersModel
 
 TARGET = 0.9
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
@@ -107,6 +111,7 @@ class Cell:
         tokens_per_step: of every side.
         documents_per_window: parts of documents in a window, in mean.
         parameters: of each side.
+        work: of a token of each side, over next-token training; see `headstart train --plan`.
         seconds: of a step, by side, round by round.
     """
 
@@ -115,6 +120,7 @@ class Cell:
     tokens_per_step: int
     documents_per_window: float
     parameters: dict[str, int]
+    work: dict[str, float]
     seconds: dict[str, list[float]]
 
     def tokens_per_s(self, side: str) -> float:
@@ -152,7 +158,7 @@ def compare(
     """
     if threads:
         torch.set_num_threads(threads)
-    console = Console(stderr=as_json)
+    console = Console(stderr=as_json, width=100)
     cells = []
     with tempfile.TemporaryDirectory() as scratch:
         for shape in (shape for shape in SHAPES if shape.name in shapes):
@@ -175,8 +181,11 @@ def measure(shape: Shape, corpus: Corpus, precision: Precision, rounds: int) -> 
     """
     windows = CorpusWindows(corpus.train, shape.window, shape.batch_windows, seed=0)
     sides: dict[str, tuple[Step, int]] = {}
+    flops: dict[str, float] = {}
     for side, n in zip(OURS, (1, 4, 1), strict=True):
-        sides[side] = _ours(shape, corpus, precision, n, windows, one_document=side == OURS[2])
+        config = _config(shape, corpus, precision, n)
+        sides[side] = _ours(config, corpus, windows, one_document=side == OURS[2])
+        flops[side] = scale_of(config).flops_per_token
     for side in PLAIN:
         if side == "plain" or find_spec(side) is not None:
             sides[side] = _plain(shape, corpus, precision, side, windows)
@@ -202,29 +211,32 @@ def measure(shape: Shape, corpus: Corpus, precision: Precision, rounds: int) -> 
         tokens_per_step=shape.window * shape.batch_windows,
         documents_per_window=statistics.mean(pieces) / shape.batch_windows,
         parameters={side: count for side, (_, count) in sides.items()},
+        work={side: flops.get(side, flops[OURS[0]]) / flops[OURS[0]] for side in sides},
         seconds=seconds,
     )
 
 
-def _ours(
-    shape: Shape, corpus: Corpus, precision: Precision, n: int, windows: CorpusWindows, *, one_document: bool
-) -> tuple[Step, int]:
-    heads = PretrainHeads(n=n, equal_parameters=n > 1)
-    train = TrainConfig(device="cpu", precision=precision, batch_windows=shape.batch_windows)
-    config = PretrainConfig(
-        model=shape.model, heads=heads, train=train, data=DataConfig(path=str(corpus.path), window=shape.window)
+def _config(shape: Shape, corpus: Corpus, precision: Precision, n: int) -> PretrainConfig:
+    return PretrainConfig(
+        model=shape.model,
+        heads=PretrainHeads(n=n, equal_parameters=n > 1),
+        data=DataConfig(path=str(corpus.path), window=shape.window),
+        train=TrainConfig(device="cpu", precision=precision, batch_windows=shape.batch_windows),
     )
-    team = Team("cpu")
+
+
+def _ours(config: PretrainConfig, corpus: Corpus, windows: CorpusWindows, *, one_document: bool) -> tuple[Step, int]:
+    train, team = config.train, Team("cpu")
     model = team.place(make_model(make_blueprint(config, corpus.vocab_size), train.seed))
 
     def batches(step: int) -> LabelledText:
         packed = windows.batch(step)
         if one_document:
-            whole = np.broadcast_to(np.arange(shape.window, dtype=np.int32), packed.positions.shape)
+            whole = np.broadcast_to(np.arange(config.data.window, dtype=np.int32), packed.positions.shape)
             packed = replace(packed, documents=np.zeros_like(packed.documents), positions=whole)
         return labelled_text(packed, team.device)
 
-    trainer = PretrainTrainer(model, train, heads, train.max_steps, batches, team)
+    trainer = PretrainTrainer(model, train, config.heads, train.max_steps, batches, team)
 
     def take(step: int) -> None:
         assert trainer.step == step, "sides take the same steps"
@@ -265,13 +277,17 @@ def _table(cell: Cell) -> Table:
     millions = cell.parameters[plain] / 1e6
     title = f"{cell.shape}, {cell.precision}: {millions:.1f} million parameters, {cell.tokens_per_step} tokens a step"
     table = Table(title=title)
-    for name in ("side", "tokens/s", f"over {plain}", "quartiles", ""):
+    for name in ("side", "tokens/s", f"over {plain}", "quartiles", "work", "per work", ""):
         table.add_column(name, justify="left" if name in ("side", "") else "right")
     for side in cell.seconds:
         ratios = cell.ratios(side, plain)
         low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
         verdict = "" if side not in OURS[:2] else "reached" if middle >= TARGET else "missed"
-        table.add_row(side, f"{cell.tokens_per_s(side):.0f}", f"{middle:.3f}", f"{low:.3f} to {high:.3f}", verdict)
+        work = cell.work[side]
+        table.add_row(
+            side, f"{cell.tokens_per_s(side):.0f}", f"{middle:.3f}", f"{low:.3f} to {high:.3f}",
+            f"{work:.2f}", f"{middle * work:.3f}", verdict,
+        )  # fmt: skip
     return table
 
 
