@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from headstart.architectures.config import TrunkConfig
 from headstart.architectures.heads import HeadsConfig
+from headstart.architectures.heads.config import HeadForm
 from headstart.architectures.reading import FAMILIES
 from headstart.architectures.rotary import RotaryConfig
 from headstart.errors import ConfigError
@@ -129,6 +130,8 @@ class PretrainHeads:
         n: tokens predicted at every position; 1 is next-token training, and nothing else here has an effect then.
         kind: "parallel" (a block for each depth on what the trunk's last block reads) or "sequential" (a module for
             each depth on the state of the one before).
+        form: what a parallel head is: "block", or "linear", a matrix on what the trunk's final norm reads. Matrices
+            take next to no time, and guess worse.
         unrolled: whether a sequential module is one for all depths.
         equal_parameters: whether the trunk gives up a block for each module, so that n costs no parameters.
         depth_weights: how depths weigh, see `headstart.train.loss_mix.depth_weights`.
@@ -143,6 +146,7 @@ class PretrainHeads:
 
     n: int = 4
     kind: TrainedHeads = "parallel"
+    form: HeadForm = "block"
     unrolled: bool = False
     equal_parameters: bool = False
     depth_weights: str = "constant"
@@ -159,9 +163,13 @@ class PretrainHeads:
                 f"heads.{changed[0]} has no effect with heads.n = 1, which is next-token training. Leave it out, or "
                 "predict more."
             )
-        for name, kind in (("unrolled", "sequential"), ("own_unembedding", "parallel")):
-            if getattr(self, name) and self.kind != kind:
+        require_one_of("heads", "form", self.form, get_args(HeadForm))
+        changed = changed_fields(self)
+        for name, kind in (("unrolled", "sequential"), ("own_unembedding", "parallel"), ("form", "parallel")):
+            if name in changed and self.kind != kind:
                 raise ConfigError(f"heads.{name} is for {kind} heads and has no effect on {self.kind} ones.")
+        if self.equal_parameters and self.form == "linear":
+            raise ConfigError("heads.equal_parameters takes a block for each head, and linear heads have none.")
         if self.n > 1:
             depth_weights(self.depth_weights, self.depth)
         HeadsWeight.parse(self.weight)
@@ -185,11 +193,13 @@ class PretrainHeads:
         """What the heads of a trunk look like; `None` for next-token training."""
         if self.n == 1:
             return None
+        # beside blocks the trunk's last one is the first head's own, so that all heads stand on the same states
+        beside_last = self.kind == "parallel" and self.form == "block"
         return HeadsConfig(
             kind=self.kind,
             depth=self.depth,
-            # the trunk's last block is the first head's own, so that all heads stand on the same states
-            taps=(trunk.num_layers - 1 if self.kind == "parallel" else trunk.num_layers,),
+            form=self.form,
+            taps=(trunk.num_layers - beside_last,),
             hidden_stage="pre_norm",
             num_modules=self.num_modules,
             intermediate_size=trunk.intermediate_size,

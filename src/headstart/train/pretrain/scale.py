@@ -184,7 +184,9 @@ def _heads_scales(trunk: TrunkConfig, heads: HeadsConfig, window: int, rows: int
         own = {name: shape for name, shape in wanted_shapes(stage.program).items() if not name.startswith("trunk.")}
         new = {name: shape for name, shape in own.items() if name not in known}
         known |= own.keys()
-        floats = _block_floats(trunk) + _program_floats(trunk)
+        # a matrix keeps what it reads, and the final norm after it as all do
+        is_linear = heads.form == "linear"
+        floats = 3 * trunk.hidden_size + 1 if is_linear else _block_floats(trunk) + _program_floats(trunk)
         if heads.recurrent:
             # norms of embedding and state, and both side by side
             floats += 6 * trunk.hidden_size + 2

@@ -87,6 +87,8 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         (PretrainHeads, {"n": 1, "weight": "0.3"}, "heads.weight has no effect with heads.n = 1"),
         (PretrainHeads, {"unrolled": True}, "for sequential heads"),
         (PretrainHeads, {"kind": "sequential", "own_unembedding": True}, "for parallel heads"),
+        (PretrainHeads, {"kind": "sequential", "form": "linear"}, "for parallel heads"),
+        (PretrainHeads, {"form": "linear", "equal_parameters": True}, "linear heads have none"),
         (PretrainHeads, {"depth_weights": "1,1"}, "2 weights for 3 depths"),
         (DataConfig, {}, "one of the two"),
         (DataConfig, {"path": "a", "sources": ("stdlib",)}, "one of the two"),

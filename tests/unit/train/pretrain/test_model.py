@@ -30,6 +30,7 @@ VOCABULARY = 23
 KINDS: dict[str, dict[str, Any]] = {
     "parallel": {},
     "parallel, own unembeddings": {"own_unembedding": True},
+    "linear": {"form": "linear"},
     "sequential": {"kind": "sequential"},
     "unrolled": {"kind": "sequential", "unrolled": True},
 }

@@ -63,8 +63,14 @@ def generated(folder: Path, draft: str) -> tuple[int, ...]:
 
 @pytest.mark.parametrize(
     "heads",
-    [{}, {"kind": "sequential"}, {"kind": "sequential", "unrolled": True}, {"own_unembedding": True}],
-    ids=["parallel", "sequential", "unrolled", "own"],
+    [
+        {},
+        {"form": "linear"},
+        {"kind": "sequential"},
+        {"kind": "sequential", "unrolled": True},
+        {"own_unembedding": True},
+    ],
+    ids=["parallel", "linear", "sequential", "unrolled", "own"],
 )
 def test_what_comes_out_runs_at_once_and_stands_without_its_heads(
     tiny_run: MakeConfig, tmp_path: Path, heads: dict[str, Any]

@@ -24,6 +24,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "next token": {"n": 1},
     "parallel": {"n": 3},
     "parallel, own": {"n": 3, "own_unembedding": True},
+    "linear": {"n": 3, "form": "linear"},
     "sequential": {"n": 3, "kind": "sequential"},
     "unrolled": {"n": 3, "kind": "sequential", "unrolled": True},
 }
@@ -79,7 +80,7 @@ def test_parameters_and_operations_are_those_of_a_real_step(kind: str, sizes: st
         run(model, batch).backward()
     counted = {str(name): flops for name, flops in counter.get_flop_counts()["Global"].items()}
     # attention over a causal window is not among what is counted
-    attentions = config.model.num_layers + config.heads.depth
+    attentions = config.model.num_layers + (config.heads.depth if config.heads.form == "block" else 0)
     attention = attentions * 3 * 2 * 64 * (WINDOW + 1)
     assert counted["aten.mm"] == pytest.approx((scale.flops_per_token - attention) * BATCH * WINDOW, rel=1e-9)
 
