@@ -6,6 +6,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+from headstart.measure.workload import read_prompts
 from headstart.train.pretrain.config import DataConfig, PretrainConfig, TrainConfig
 from headstart.train.pretrain.config_file import read_pretrain_config
 from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads
@@ -30,3 +31,8 @@ def test_the_run_of_the_tutorial_can_be_read() -> None:
     config = read_pretrain_config(ROOT / "examples" / "tutorial.toml")
     assert (config.heads.n, config.data.sources) == (4, ("stdlib",))
     assert config.train.minutes < 5
+
+
+def test_the_prompts_of_the_tutorial_are_beginnings_of_code() -> None:
+    prompts = read_prompts(ROOT / "examples" / "tutorial.jsonl")
+    assert len(prompts) == 8
