@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 _LIKELIEST_SHARE = 0.9
 _SHARPNESS = (0.5, 0.75, 1.33, 2.0)
-_GUESS_ODDS = (0.5, 2.0)
+_GUESS_ODDS = (0.25, 0.5, 2.0, 4.0)
 _BINS = 8
 _CONTEXT_WEIGHT = 4.0
 
@@ -63,8 +63,8 @@ class LawEvidence:
             log_probabilities: [V], the model's.
             token: what the server drew.
             guess: what a drafter may have proposed.
-            deviation: of the server's log-probabilities from ours by rounding. A bet could win deviation**2 / 2 by
-                learning them; twice that is taken off.
+            deviation: of differences of the server's log-probabilities from ours, by rounding. By knowing them a bet
+                could win deviation**2 / 4 on average, less where a token is sure; four times that is taken off.
         """
         self.num_draws += 1
         own = float(log_probabilities[token])
@@ -80,12 +80,14 @@ class LawEvidence:
         for odds in _GUESS_ODDS:
             gains[f"guess {odds}"] = math.log((odds if token == guess else 1.0) / (1.0 - chance + odds * chance))
         gains["rank"] = self._rank_gain(log_probabilities, token, own_share)
+        # the variance of independent errors, weighed by probability, is deviation**2 / 2 times this
+        doubt = 1.0 - float(np.exp(2.0 * log_probabilities).sum())
         seen = self._seen[context]
         total = seen.total()
         gains["context"] = math.log((_CONTEXT_WEIGHT + seen[token] / own_share) / (_CONTEXT_WEIGHT + total))
         seen[token] += 1
         for bet, gain in gains.items():
-            self._wealth[bet] += gain - deviation * deviation
+            self._wealth[bet] += gain - deviation * deviation * doubt
 
     def _rank_gain(self, log_probabilities: NDArray[np.float64], token: int, own_share: float) -> float:
         """From where the token lies in [0, 1), tokens laid out by probability, the likeliest first."""
@@ -148,8 +150,8 @@ class PairEvidence:
     """Evidence that two servers draw from different distributions, neither of which is known.
 
     Texts are drawn in pairs, one of each server. If the distributions are equal, either of the two could as well have
-    come from the other; the bet is on which came from where. One bet is on the looks of all tokens of a text (their
-    ranks, and whether they repeat what was there before), another on single tokens at the same place of the same text.
+    come from the other; the bet is on which came from where. Some bets are on the looks of all tokens of a text, such as
+    their ranks; another is on single tokens at the same place of the same text.
     """
 
     def __init__(self) -> None:
@@ -158,17 +160,17 @@ class PairEvidence:
         self._counts: defaultdict[Hashable, tuple[Counter[Hashable], Counter[Hashable]]] = defaultdict(
             lambda: (Counter(), Counter())
         )
-        self._wealth = {"looks": 0.0, "tokens": 0.0}
+        self._wealth: dict[str, float] = defaultdict(float, tokens=0.0)
         self.num_draws = 0
 
-    def add_text(self, ours: Sequence[Hashable], theirs: Sequence[Hashable]) -> None:
+    def add_text(self, look: str, ours: Sequence[Hashable], theirs: Sequence[Hashable]) -> None:
         """Play a pair of texts.
 
         Args:
-            ours, theirs: what each token looks like, such as its rank among the likeliest at its place.
+            look: what is looked at, a bet of its own.
+            ours, theirs: this of each token, such as its rank among the likeliest at its place.
         """
-        self._wealth["looks"] += self._gain("looks", ours, theirs)
-        self.num_draws += len(ours)
+        self._wealth[look] += self._gain(look, ours, theirs)
 
     def add_token(self, side: int, context: Hashable, token: Hashable) -> None:
         """Play one token, as soon as the other server has one to pair with it.
@@ -178,6 +180,7 @@ class PairEvidence:
             context: names the text before it.
             token: what was drawn.
         """
+        self.num_draws += side == 0
         self._waiting[side][context].append(token)
         first, second = (waiting[context] for waiting in self._waiting)
         if first and second:

@@ -14,6 +14,8 @@ from headstart.measure.check.reference import FreshComparison, Prompt, Reference
 from headstart.measure.check.tolerance import ActivationBits, Tolerance, find_tolerance
 
 _MAX_LISTED = 50
+# One may be a slip of two computations of the same logits.
+_MIN_AGAINST_OWN = 2
 # Places at which the server is asked afresh: some in every answer, and so many together if answers are few.
 _FRESH_CUTS, _FRESH_PLACES = 3, 24
 _KINDS: dict[str, FaultKind] = {
@@ -102,6 +104,7 @@ def judge_greedy(
         if answer.tokens is not None
     ]
     departures = [departure for walk in walks for departure in walk.departures]
+    against_own = _margins_against_own(answers, tolerance)
     figures = {
         "num_answers": len(walks),
         "num_places": sum(walk.num_places for walk in walks),
@@ -109,10 +112,17 @@ def judge_greedy(
         "num_deviating": sum(walk.num_deviating for walk in walks),
         "num_ties": sum(departure.kind == "tie" for departure in departures),
         "num_broken": sum(departure.kind != "tie" for departure in departures),
+        "num_against_own": len(against_own),
         "log_evidence_of_ties": evidence.log_evidence,
         "departures": [departure.to_json() for departure in departures[:_MAX_LISTED]],
     }
     faults = _faults(walks, tolerance)
+    if not faults and len(against_own) >= _MIN_AGAINST_OWN:
+        told = (
+            f"{len(against_own)} of {figures['num_places']} tokens were written though, by the server's own "
+            f"log-probabilities, another is likelier, by up to {max(against_own):.3g} nats."
+        )
+        faults = (Fault(kind="near-miss accepted", evidence=told),)
     if not faults and evidence.log_evidence >= math.log(1.0 / false_alarm):
         # who keeps near-misses knows better
         num_unaware = sum(departure.server_margin == 0.0 for departure in departures)
@@ -125,6 +135,15 @@ def judge_greedy(
         faults = (Fault(kind="stale cache row" if unaware else "near-miss accepted", evidence=told),)
     untested = None if walks else "The server tells neither token ids nor log-probabilities, so tokens are not known."
     return Finding(test="greedy", figures=figures, faults=faults, untested=untested)
+
+
+def _margins_against_own(answers: Sequence[Answer], tolerance: Tolerance) -> list[float]:
+    """By how much tokens are not the likeliest by the server's own word, which no rounding between engines explains."""
+    slip = 2.0 * (tolerance.scale + tolerance.step)
+    margins = [
+        best - own for answer in answers for best, own in zip(answer.best_logprobs, answer.logprobs, strict=True)
+    ]
+    return [margin for margin in margins if margin > slip]
 
 
 def _faults(walks: Sequence[Walk], tolerance: Tolerance) -> tuple[Fault, ...]:

@@ -166,7 +166,10 @@ class _LawSamples:
 
     @property
     def is_argmax(self) -> bool:
-        return self._num_likeliest >= ARGMAX_SHARE * self._num_later
+        shares = self.shares
+        # where rounding is coarse, many tokens are as good as the likeliest: it must also have come much too often
+        too_often = shares.drawn[0] - shares.right[0] > (1.0 - shares.right[0]) / 2.0
+        return too_often and self._num_likeliest >= ARGMAX_SHARE * self._num_later
 
     @property
     def shares(self) -> RankShares:

@@ -13,8 +13,9 @@ from headstart.measure.check.evidence import NearMissEvidence, PairEvidence, log
 from headstart.measure.check.reference import ARGMAX_SHARE, FreshComparison, Prompt, RankShares, Sample, SampleTest
 from headstart.measure.check.tolerance import Tolerance, pair_errors
 
-# Characters at the end of a text that must have been there before for a guess at what comes.
-_LOOKED_UP = 6
+# How many characters at the end of a text must have been there before for a guess at what comes: which a drafter goes
+# by is not known.
+_LOOKED_UP = (3, 6, 12)
 
 
 class PlainReference:
@@ -132,12 +133,14 @@ class _PairSamples:
 
     def add(self, sample: Sample, answer: Answer, beside: Answer | None) -> None:
         assert beside is not None
-        sides = (answer, beside)
-        ours, theirs = (list(zip(_ranks(drawn), _is_copied(str(sample.prompt), drawn), strict=True)) for drawn in sides)
         # the first token comes of the prompt's pass, in which nothing is drafted
-        self._evidence.add_text(ours[1:], theirs[1:])
-        for side, (drawn, looks) in enumerate(zip(sides, (ours, theirs), strict=True)):
-            self._later_ranks[side].extend(rank for rank, _ in looks[1:])
+        later = [_ranks(drawn)[1:] for drawn in (answer, beside)]
+        self._evidence.add_text("ranks", *later)
+        for length in _LOOKED_UP:
+            copied = [_is_copied(str(sample.prompt), drawn, length)[1:] for drawn in (answer, beside)]
+            self._evidence.add_text(f"copies after {length}", *copied)
+        for side, drawn in enumerate((answer, beside)):
+            self._later_ranks[side].extend(later[side])
             context: tuple[object, ...] = (sample.prompt, sample.temperature)
             for token in drawn.tokens or ():
                 self._evidence.add_token(side, context, token)
@@ -170,11 +173,11 @@ def _ranks(answer: Answer) -> list[int]:
     ]
 
 
-def _is_copied(prompt: str, answer: Answer) -> list[bool]:
-    """Of each token, whether it is what followed the end of the text when that was last written."""
+def _is_copied(prompt: str, answer: Answer, length: int) -> list[bool]:
+    """Of each token, whether it is what followed the end of the text, so many characters, when that was last there."""
     text, copied = prompt, []
     for token in answer.tokens or ():
-        end = text[-_LOOKED_UP:]
+        end = text[-length:]
         before = text.rfind(end, 0, len(text) - 1)
         copied.append(before >= 0 and text.startswith(str(token), before + len(end)))
         text += str(token)

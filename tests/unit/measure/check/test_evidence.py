@@ -123,7 +123,7 @@ def pair_evidence(draw: Draw, seed: int, num_pairs: int = 300) -> float:
     highest = -math.inf
     for _ in range(num_pairs):
         ours, theirs = draw(source), RIGHT(source)
-        evidence.add_text([ours], [theirs])
+        evidence.add_text("ranks", [ours], [theirs])
         evidence.add_token(0, "place", ours)
         evidence.add_token(1, "place", theirs)
         highest = max(highest, evidence.log_evidence)
