@@ -30,7 +30,7 @@ libstdcxx=$("$compiler" -print-file-name=libstdc++.so)
 mkdir -p build
 "$cmake" -S native -B "$build" -DHEADSTART_SANITIZE=ON -DCMAKE_CXX_COMPILER="$compiler" \
   -DPython_EXECUTABLE="$python" >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
-"$cmake" --build "$build" --target _native --parallel 2 >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
+"$cmake" --build "$build" --target _native _lookup --parallel 2 >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
 
 # the package as it stands in the source, but for the module
 rm -rf "$package"
@@ -41,14 +41,14 @@ for entry in src/headstart/*; do
     *) ln -s "$PWD/$entry" "$package/headstart/" ;;
   esac
 done
-cp "$build"/_native*.so "$package/headstart/"
+cp "$build"/_native*.so "$build"/_lookup*.so "$package/headstart/"
 
 # Python itself has no sanitizer, so the runtime must be there before it; libstdc++ beside it, or the runtime would
 # not find where exceptions are thrown. What Python holds at its exit are no leaks of ours.
 export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 export PYTHONDONTWRITEBYTECODE=1 SANITIZED_PACKAGE=$package
 if [ $# -eq 0 ]; then
-  set -- tests/unit/native tests/property/test_native_rows.py
+  set -- tests/unit/native tests/property/test_native_rows.py tests/property/test_suffix_automaton.py
 fi
 LD_PRELOAD="$libasan $libstdcxx" "$python" -c '
 import os, sys

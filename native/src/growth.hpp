@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "draft_tree.hpp"
 #include "guesses.hpp"
 
 namespace headstart {
@@ -21,12 +22,6 @@ struct DraftJob {
   double min_parent_probability;  // nodes below get no children
 
   int root_position() const { return first + static_cast<int>(tokens.size()) - 1; }
-};
-
-// As `records.Tree`: parents before children, best first; -1 is the root.
-struct DraftTree {
-  std::vector<int32_t> tokens, parents;
-  std::vector<double> path_probabilities;
 };
 
 struct DraftNode {

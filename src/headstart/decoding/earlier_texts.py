@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headstart.decoding.suffix_automaton import NO_MATCH, Match, SuffixAutomaton
+from headstart._lookup import Match, SuffixAutomaton
 
 
 class EarlierTexts:
@@ -66,12 +66,12 @@ class Reader:
         if self._version != self._texts.version:
             self._version = self._texts.version
             self._automata = self._texts.automata
-            self._matches = [NO_MATCH] * len(self._automata)
+            self._matches = [Match()] * len(self._automata)
             num_new = max_match
-        for token in text[max(len(text) - num_new, 0) :]:
-            self._matches = [
-                automaton.advance(match, token) for automaton, match in zip(self._automata, self._matches, strict=True)
-            ]
+        new = text[max(len(text) - num_new, 0) :]
+        self._matches = [
+            automaton.follow(match, new) for automaton, match in zip(self._automata, self._matches, strict=True)
+        ]
 
     def matches(self) -> list[tuple[SuffixAutomaton, Match]]:
         """The longest match in each automaton as of the last `read`, the younger texts' first."""

@@ -9,27 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import cast
 
+from headstart._lookup import SuffixAutomaton
 from headstart.decoding.drafter import DraftRequest
 from headstart.decoding.earlier_texts import EarlierTexts, Reader
-from headstart.decoding.suffix_automaton import Continuation, Match, SuffixAutomaton
 from headstart.errors import ConfigError
 from headstart.records import EMPTY_TREE, SamplingParams, Tree
-
-# The chance that something new follows a context of m tokens counts as NOVELTY / m**2 occurrences: the longer
-# the match, the likelier its continuation, as in the escapes of prediction by partial matching.
-NOVELTY = 4.0
-
-# Contexts that are asked at a node: the longest match and, for what it leaves open, the next shorter one.
-MAX_CONTEXTS = 2
-
-# Continuations looked at in one context. A lone comma may have hundreds, none of which is likely.
-MAX_CONTINUATIONS = 32
-
-# Guesses below this path probability are not built; no cost curve makes them pay.
-MIN_PATH_PROBABILITY = 0.05
 
 # A match in earlier outputs need not be known beyond this length.
 MAX_EARLIER_MATCH = 64
@@ -54,7 +40,7 @@ class _LookupState:
     reader: Reader | None = None
 
     def catch_up(self) -> None:
-        """Index what has not been read yet (some microseconds a token)."""
+        """Index what has not been read yet (a fraction of a microsecond a token)."""
         new = self.text[self.automaton.num_tokens :]
         self.automaton.extend(new)
         if self.reader is not None and new:
@@ -131,67 +117,11 @@ class LookupDrafter:
                     automaton, match = earlier_automaton, earlier_match
         if match.length < self._min_match:
             return EMPTY_TREE
-        return self._grow(automaton, match, request)
-
-    def _grow(self, automaton: SuffixAutomaton, match: Match, request: DraftRequest) -> Tree:
-        """Build the likeliest nodes, best first."""
-        tokens: list[int] = []
-        parents: list[int] = []
-        path_probabilities: list[float] = []
-        # (-path probability, -latest end, order of discovery, token, parent, depth, state, length): the order of
-        # discovery is unique, so the rest is never compared, and equal candidates stay in a fixed order
-        open_nodes: list[tuple[float, int, int, int, int, int, int, int]] = []
-        num_found = 0
-        node, depth, reached = -1, 0, 1.0
-        state, length = match
-        while True:
-            if depth < request.max_depth:
-                for path_probability, (_, latest_end, token, next_state), next_length in self._guesses(
-                    automaton, state, length, reached
-                ):
-                    num_found += 1
-                    heappush(
-                        open_nodes,
-                        (-path_probability, -latest_end, num_found, token, node, depth + 1, next_state, next_length),
-                    )
-            hopeless = not open_nodes or (tokens and -open_nodes[0][0] < request.min_path_probability)
-            if hopeless or len(tokens) == request.max_nodes:
-                return Tree(tuple(tokens), tuple(parents), tuple(path_probabilities))
-            negative_probability, _, _, token, parent, depth, state, length = heappop(open_nodes)
-            node, reached = len(tokens), -negative_probability
-            tokens.append(token)
-            parents.append(parent)
-            path_probabilities.append(reached)
-
-    def _guesses(
-        self, automaton: SuffixAutomaton, state: int, length: int, reached: float
-    ) -> list[tuple[float, Continuation, int]]:
-        """What may follow a context: path probability, continuation, and the length that then matches.
-
-        The longest context speaks first; the probability it leaves to
-        something new is shared out by the next shorter one that knows more.
-
-        Args:
-            automaton: where the context lies.
-            state: its state.
-            length: its number of tokens.
-            reached: its own path probability.
-        """
-        guesses: list[tuple[float, Continuation, int]] = []
-        guessed: set[int] = set()
-        contexts = 0
-        while length >= self._min_match and contexts < MAX_CONTEXTS and reached >= MIN_PATH_PROBABILITY:
-            new = automaton.continuations(state, MAX_CONTINUATIONS)
-            if guessed:
-                new = [continuation for continuation in new if continuation[2] not in guessed]
-            if new:
-                contexts += 1
-                novelty = NOVELTY / (length * length)
-                share = reached / (sum([continuation[0] for continuation in new]) + novelty)
-                for continuation in new:
-                    guessed.add(continuation[2])
-                    if share * continuation[0] >= MIN_PATH_PROBABILITY:
-                        guesses.append((share * continuation[0], continuation, length + 1))
-                reached = share * novelty
-            state, length = automaton.link(state)
-        return guesses
+        tokens, parents, path_probabilities = automaton.grow(
+            match,
+            min_match=self._min_match,
+            max_nodes=request.max_nodes,
+            max_depth=request.max_depth,
+            min_path_probability=request.min_path_probability,
+        )
+        return Tree(tuple(tokens), tuple(parents), tuple(path_probabilities))
