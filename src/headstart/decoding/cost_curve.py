@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headstart.errors import ConfigError
 
@@ -62,6 +61,7 @@ class CostCurve:
         # as observed; noise may make them fall, `_seconds` is the non-falling curve over them
         self._observed = [float(points[rows]) for rows in self._rows]
         self._seconds: list[float] = []
+        self._table: list[float] = []
         self._refresh()
 
     @property
@@ -80,13 +80,20 @@ class CostCurve:
         # the floor holds only left of the first point, where a steep first slope could reach zero
         return max(seconds[left] + slope * (rows - knots[left]), 0.5 * seconds[0])
 
-    def costs(self, first_rows: int, last_rows: int) -> NDArray[np.float64]:
+    def costs(self, first_rows: int, last_rows: int) -> list[float]:
         """Seconds of passes over `first_rows` (at least 1), one more, and so on up to `last_rows`."""
-        inner = [rows for rows in self._rows if first_rows < rows < last_rows]
+        if last_rows > len(self._table):
+            self._table = self._tabulate(last_rows)
+        return self._table[first_rows - 1 : last_rows]
+
+    def _tabulate(self, last_rows: int) -> list[float]:
+        """C(1), C(2), ..., for policies, which ask for many of them between two observations."""
         # left of the first point the curve may have a bend between the points
-        bent = range(first_rows + 1, min(self._rows[0], last_rows))
-        marks = [first_rows, *bent, *inner, last_rows]
-        return np.interp(np.arange(first_rows, last_rows + 1), marks, [self.cost(rows) for rows in marks])
+        bent = range(2, min(self._rows[0], last_rows))
+        inner = [rows for rows in self._rows if 1 < rows < last_rows]
+        marks = [1, *bent, *inner, last_rows]
+        seconds: list[float] = np.interp(range(1, last_rows + 1), marks, [self.cost(rows) for rows in marks]).tolist()
+        return seconds
 
     def relative(self, rows: int) -> float:
         """v(R) = C(R) / C(1)."""
@@ -129,3 +136,4 @@ class CostCurve:
             highest = max(highest, value)
             seconds.append(highest)
         self._seconds = seconds
+        self._table = []

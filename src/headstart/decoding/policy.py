@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.trees import prune
 from headstart.records import EMPTY_TREE, Tree
@@ -89,14 +87,16 @@ def best_rate(
         Tokens a second, and the number of nodes; with none, the rate is that of
         plain decoding raised by `MARGIN`, which nodes have to beat.
     """
-    plain_rate = (1 + MARGIN) * fixed_rows / cost.cost(fixed_rows)
-    num_nodes = min(len(probabilities), max_rows - fixed_rows)
-    if num_nodes <= 0:
-        return plain_rate, 0
-    kept_tokens = fixed_rows + np.cumsum(probabilities[:num_nodes])
-    rates = kept_tokens / (cost.costs(fixed_rows + 1, fixed_rows + num_nodes) + draft_cost_s)
-    best = int(np.argmax(rates))  # of equal ones that with the fewest nodes
-    return (float(rates[best]), best + 1) if rates[best] > plain_rate else (plain_rate, 0)
+    kept_tokens = float(fixed_rows)
+    best = (1 + MARGIN) * kept_tokens / cost.cost(fixed_rows)
+    best_count = 0
+    seconds = cost.costs(fixed_rows + 1, min(fixed_rows + len(probabilities), max_rows))
+    for count, (probability, pass_s) in enumerate(zip(probabilities, seconds, strict=False), start=1):
+        kept_tokens += probability
+        rate = kept_tokens / (pass_s + draft_cost_s)
+        if rate > best:
+            best, best_count = rate, count
+    return best, best_count
 
 
 def max_useful_nodes(
@@ -140,11 +140,12 @@ def max_useful_nodes(
 
 def least_useful_probability(fixed_rows: int, cost: CostCurve, max_rows: int) -> float:
     """The path probability below which no node can pay, with the cheapest rows that a pass may add."""
-    if max_rows <= fixed_rows:
-        return 1.0
-    plain_rate = (1 + MARGIN) * fixed_rows / cost.cost(fixed_rows)
-    needed = plain_rate * cost.costs(fixed_rows + 1, max_rows) - fixed_rows
-    return max(float(np.min(needed / np.arange(1, len(needed) + 1))), 0.0)
+    dearest = (1 + MARGIN) * fixed_rows / cost.cost(fixed_rows)
+    needed = (
+        (dearest * pass_s - fixed_rows) / count
+        for count, pass_s in enumerate(cost.costs(fixed_rows + 1, max_rows), start=1)
+    )
+    return max(min(needed, default=1.0), 0.0)
 
 
 def expected_speedup(trees: Sequence[Tree], fixed_rows: int, cost: CostCurve, draft_cost_s: float = 0.0) -> float:
