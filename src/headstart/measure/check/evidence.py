@@ -150,8 +150,8 @@ class PairEvidence:
     """Evidence that two servers draw from different distributions, neither of which is known.
 
     Texts are drawn in pairs, one of each server. If the distributions are equal, either of the two could as well have
-    come from the other; the bet is on which came from where. Some bets are on the looks of all tokens of a text, such as
-    their ranks; another is on single tokens at the same place of the same text.
+    come from the other; the bet is on which came from where. Some bets are on the looks of all tokens of a text, such
+    as their ranks; another is on single tokens at the same place of the same text.
     """
 
     def __init__(self) -> None:
