@@ -28,6 +28,7 @@ ServerFault = WriterFault | Literal["stop string missed", "seed shared", "seed s
 
 _MODEL = "toy"
 _MAX_CONTEXT = 504
+_TOGETHER_S = 0.05
 _ENVELOPE = {"id": "cmpl", "object": "text_completion", "model": _MODEL}
 
 
@@ -114,7 +115,7 @@ class _ToyService:
         self._tokenizer = tokenizer
         self._seeds = random.Random(config.seed)
         self._lock = threading.Lock()
-        self._waiting = threading.Lock()
+        self._waiting = threading.Condition()
         self._in_flight: list[int] = []
         self._first_seed: int | None = None
         self._num_written = 0
@@ -138,6 +139,10 @@ class _ToyService:
             if self._config.fault == "seed shared at once" and self._in_flight:
                 seed = self._in_flight[0]
             self._in_flight.append(seed)
+            if self._config.fault == "seed shared at once":
+                # an answer takes so little time that requests sent together might miss each other
+                self._waiting.notify_all()
+                self._waiting.wait_for(lambda: len(self._in_flight) > 1, timeout=_TOGETHER_S)
             return seed
 
     def _messages(self, body: Mapping[str, Any], seed: int) -> Iterator[dict[str, Any]]:

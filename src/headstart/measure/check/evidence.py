@@ -103,6 +103,51 @@ class LawEvidence:
         return log_mean_exp(self._wealth.values()) if self._wealth else 0.0
 
 
+class ToldEvidence:
+    """Evidence that tokens are not drawn with the probabilities that the server itself tells.
+
+    No rounding is between the two, so it sees what `LawEvidence` must take for rounding. What is bet on: ranks that
+    came too often before, and what a drafter would guess, more or less often than is right.
+    """
+
+    def __init__(self, num_named: int) -> None:
+        """Nothing was drawn yet.
+
+        Args:
+            num_named: tokens that are told at each place, at most.
+        """
+        self._drawn = np.ones(num_named + 1)
+        self._expected = np.ones(num_named + 1)
+        self._wealth: dict[str, float] = defaultdict(float)
+
+    def add(self, shares: Sequence[float], rank: int, guess_rank: int | None) -> None:
+        """Play one token.
+
+        Args:
+            shares: probabilities of the likeliest tokens, best first, and last of all others together.
+            rank: of the token that came, among these.
+            guess_rank: of what a drafter may have proposed; `None` if it is not named.
+        """
+        right = np.zeros(len(self._drawn))
+        right[: len(shares) - 1], right[-1] = shares[:-1], shares[-1]
+        right /= right.sum()
+        place = len(right) - 1 if rank >= len(shares) - 1 else rank
+        favour = self._drawn / self._expected
+        self._wealth["rank"] += math.log(favour[place] / float(right @ favour))
+        self._drawn[place] += 1.0
+        self._expected += right
+        chance = 0.0 if guess_rank is None else float(right[guess_rank])
+        for odds in _GUESS_ODDS:
+            self._wealth[f"guess {odds}"] += math.log(
+                (odds if place == guess_rank else 1.0) / (1.0 - chance + odds * chance)
+            )
+
+    @property
+    def log_evidence(self) -> float:
+        """Natural logarithm of the fortune, the mean of all bets."""
+        return log_mean_exp(self._wealth.values()) if self._wealth else 0.0
+
+
 class NearMissEvidence:
     """Evidence that tokens near the likeliest are written for it more often than rounding explains.
 

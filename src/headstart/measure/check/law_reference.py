@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headstart.measure.check.answers import NUM_TOP, Answer, Asker, Token
 from headstart.measure.check.departures import Walk, walk_by_law
-from headstart.measure.check.evidence import LawEvidence, NearMissEvidence
+from headstart.measure.check.evidence import LawEvidence, NearMissEvidence, ToldEvidence, log_mean_exp
 from headstart.measure.check.reference import ARGMAX_SHARE, FreshComparison, Prompt, RankShares, Sample, SampleTest
 from headstart.measure.check.tolerance import Tolerance, pair_errors
 from headstart.measure.check.trunk_law import TrunkLaw
@@ -93,6 +93,8 @@ class LawReference:
         rows = self._law.after([*text, *tokens[:-1]], len(tokens))
         highest = rows.max(axis=1)
         groups = [[token for token in group if token < self._law.vocab_size] for group in (ends, unreadable)]
+        hidden = [token for group in groups for token in group]
+        hidden_shares = np.exp(rows[:, hidden]).sum(axis=1)
         margins = []
         for row, token, best in zip(rows, tokens, highest, strict=True):
             own = next((group for group in groups if token in group[:1]), [token])
@@ -104,7 +106,7 @@ class LawReference:
                 rows[:, group] = -np.inf
                 rows[:, group[0]] = joined
         guesses = [_looked_up([*text, *tokens[:place]]) for place in range(len(tokens))]
-        return [_Draw(*draw) for draw in zip(rows, tokens, margins, guesses, strict=True)]
+        return [_Draw(*draw) for draw in zip(rows, tokens, margins, guesses, hidden_shares, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,12 +118,14 @@ class _Draw:
         token: its id.
         margin: by how much it was not the likeliest, in nats at temperature 1.
         guess: what a drafter that looks up the end of the text would have guessed.
+        hidden_share: probability at temperature 1 of what a server does not name: ends, and parts of characters.
     """
 
     log_probabilities: NDArray[np.float64]
     token: int
     margin: float
     guess: int | None
+    hidden_share: float
 
 
 class _LawSamples:
@@ -130,7 +134,7 @@ class _LawSamples:
     def __init__(self, draws: Callable[[Sample, Answer], list[_Draw]], tolerance: Tolerance) -> None:
         self._draws = draws
         self._tolerance = tolerance
-        self._evidence = LawEvidence()
+        self._evidence, self._told = LawEvidence(), ToldEvidence(NUM_TOP)
         self._num_later = self._num_likeliest = 0
         self._drawn, self._right = np.zeros(NUM_TOP + 1), np.zeros(NUM_TOP + 1)
 
@@ -147,10 +151,25 @@ class _LawSamples:
         for place, draw in enumerate(self._draws(sample, answer)):
             self._evidence.add(context, draw.log_probabilities, draw.token, guess=draw.guess, deviation=deviation)
             context = (*context, draw.token)
+            if sample.temperature == 1.0 and place < len(answer.tops):
+                self._add_told(answer.tops[place], draw)
             if place:  # the first token comes of the prompt's pass, in which nothing is drafted
                 self._num_later += 1
                 self._num_likeliest += draw.margin <= self._tolerance.margin
                 self._count(draw)
+
+    def _add_told(self, top: Sequence[tuple[Token, float]], draw: _Draw) -> None:
+        """Hold a draw to the server's own word, if that is the model's but for rounding."""
+        named = [(token, logprob) for token, logprob in top if isinstance(token, int)][:NUM_TOP]
+        errors = pair_errors(named, [float(draw.log_probabilities[token]) for token, _ in named])
+        if not errors or max(map(abs, errors)) > self._tolerance.margin:
+            return
+        tokens = [token for token, _ in named]
+        shares = [float(np.exp(logprob)) for _, logprob in named]
+        # what is not named did not come, or the text would have been cut before it
+        rest = max(1.0 - sum(shares) - draw.hidden_share, 1e-6)
+        rank, guess_rank = (tokens.index(token) if token in tokens else None for token in (draw.token, draw.guess))
+        self._told.add([*shares, rest], len(tokens) if rank is None else rank, guess_rank)
 
     def _count(self, draw: _Draw) -> None:
         row = draw.log_probabilities
@@ -162,7 +181,7 @@ class _LawSamples:
 
     @property
     def log_evidence(self) -> float:
-        return self._evidence.log_evidence
+        return log_mean_exp((self._evidence.log_evidence, self._told.log_evidence))
 
     @property
     def is_argmax(self) -> bool:

@@ -8,7 +8,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from headstart.measure.check.evidence import LawEvidence, NearMissEvidence, PairEvidence, RepeatEvidence, log_mean_exp
+from headstart.measure.check.evidence import (
+    LawEvidence,
+    NearMissEvidence,
+    PairEvidence,
+    RepeatEvidence,
+    ToldEvidence,
+    log_mean_exp,
+)
 
 NEEDED = math.log(1000.0)
 NUM_RUNS = 40
@@ -78,6 +85,24 @@ def test_a_token_that_can_never_come_is_found_at_once():
     evidence = LawEvidence()
     evidence.add("place", impossible, 1)
     assert NEEDED < evidence.log_evidence < math.inf
+
+
+def told_evidence(draw: Draw, seed: int, num_draws: int = 300) -> float:
+    """Of draws from what a server tells: three tokens by name, and the rest together."""
+    evidence, source = ToldEvidence(3), np.random.default_rng(seed)
+    shares = np.exp(LAW)
+    for number in range(num_draws):
+        evidence.add([*shares[:3], shares[3:].sum()], draw(source), number % 3)
+    return evidence.log_evidence
+
+
+def test_draws_that_are_as_the_server_tells_are_no_evidence():
+    assert sum(told_evidence(RIGHT, seed) >= math.log(20.0) for seed in range(NUM_RUNS)) <= 7
+
+
+@pytest.mark.parametrize("wrong", ["argmax", "sharper", "flatter", "ranks exchanged"])
+def test_draws_that_are_not_as_the_server_tells_are_found(wrong):
+    assert all(told_evidence(WRONG[wrong], seed) > NEEDED for seed in range(5))
 
 
 def guesses_evidence(bias: float, num_draws: int = 150) -> float:
