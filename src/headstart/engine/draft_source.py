@@ -56,7 +56,7 @@ class DraftSource:
         self._states: dict[int, object] = {}  # by sequence
         self._proposed: dict[int, Tree] = {}  # what each was guessed, with rows or without
         # of this pass
-        self._had_askers = False
+        self._was_weighed = False
         self._num_rows = self._num_kept = 0
 
     def open(self, sequence: Sequence) -> None:
@@ -71,7 +71,7 @@ class DraftSource:
 
     def begin_pass(self) -> None:
         """Forget what belongs to the pass before."""
-        self._had_askers = False
+        self._was_weighed = False
         self._num_rows = self._num_kept = 0
 
     def ask(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> None:
@@ -83,9 +83,9 @@ class DraftSource:
             max_rows: rows of the pass at most.
         """
         served = [asker for asker in askers if asker.sequence.id in self._states]
-        if not served:
+        if not served or (self._worth is not None and self._worth.rests()):
             return
-        self._had_askers = True
+        self._was_weighed = True
         started = time.perf_counter()
         for asker in served:
             asker.backlog = self._backlog_of(asker.sequence)
@@ -137,7 +137,7 @@ class DraftSource:
             row_s: seconds that a row of a guess took.
             pass_s: seconds of a pass without guesses.
         """
-        if self._worth is not None and self._had_askers:
+        if self._worth is not None and self._was_weighed:
             self._worth.enter(self._num_kept * token_s, self._num_rows * row_s, pass_s)
 
     def close(self, sequence: Sequence) -> None:

@@ -116,21 +116,21 @@ class DraftWorth:
         self._ledger = Ledger()
         self._probe = ProbeSchedule()
         self._outlook = _Outlook()
-        self._rests = False  # in this pass
         self._asking_s = 0.0  # seconds that the last asking or weighing counts for
         self._is_trial = False  # the last plan asks for less than would be wanted, to learn what it costs or is worth
 
+    def rests(self) -> bool:
+        """Whether this pass shall do without the drafter after a loss; to be called once a pass that has askers."""
+        return self._ledger.rests()
+
     def plan(self, askers: SequenceABC[Asker], fixed_rows: int, max_rows: int) -> Plan:
-        """Whom to ask for in this pass, and how far; to be called once a pass that has askers.
+        """Whom to ask for in this pass, and how far; to be called once a pass in which the drafter does not rest.
 
         Args:
             askers: at least one.
             fixed_rows: rows that run anyway.
             max_rows: rows of the pass at most.
         """
-        self._rests = self._ledger.rests()
-        if self._rests:
-            return []
         if not self._costs.of(len(askers)).is_known:
             # what it costs can be learnt from one sequence, without reading the texts of all
             askers = [_cheapest(askers)]
@@ -179,15 +179,14 @@ class DraftWorth:
         self._record(sequence.params.temperature > 0.0).observe(tree, written_tokens)
 
     def enter(self, saved_s: float, rows_s: float, pass_s: float) -> None:
-        """Account for a pass that had askers, after what was observed of it; see `Ledger.enter`.
+        """Account for a pass that was planned, after what was observed of it; see `Ledger.enter`.
 
         Args:
             saved_s: seconds that kept guesses saved.
             rows_s: seconds that the rows of guesses took.
             pass_s: seconds of a pass without guesses.
         """
-        if not self._rests:
-            self._ledger.enter(saved_s, self._asking_s + rows_s, pass_s)
+        self._ledger.enter(saved_s, self._asking_s + rows_s, pass_s)
 
     def forget(self, sequence: Sequence) -> None:
         """Forget what was particular to a sequence."""
