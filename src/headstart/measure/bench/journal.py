@@ -11,7 +11,7 @@ from headstart.errors import CheckpointError, ConfigError
 from headstart.measure.bench.records import CostSample, Turn
 
 FILE = "turns.jsonl"
-_FORM = 1
+_FORM = 2
 
 
 class Journal:
@@ -46,7 +46,7 @@ class Journal:
         self.is_new = not (self.turns or self.costs)
         self._done = {*map(_key, self.turns), *map(_key, self.costs)}
 
-    def has(self, kind: type[Turn] | type[CostSample], cell: str, side: str, repeat: int, group: str = "") -> bool:
+    def has(self, kind: type[Turn] | type[CostSample], cell: str, side: str, repeat: int, group: str) -> bool:
         """Whether a turn or a cost was measured already."""
         return (kind.__name__, cell, side, repeat, group) in self._done
 
@@ -89,5 +89,4 @@ class Journal:
 
 
 def _key(record: Turn | CostSample) -> tuple[str, str, str, int, str]:
-    group = record.group if isinstance(record, Turn) else ""
-    return type(record).__name__, record.cell, record.side, record.repeat, group
+    return type(record).__name__, record.cell, record.side, record.repeat, record.group

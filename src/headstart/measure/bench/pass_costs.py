@@ -18,7 +18,9 @@ from headstart.runtime.protocol import Choice, Rows, Trunk
 GUESSES = (0, 1, 2, 4, 8, 16)
 """Of each sequence, in the passes that are timed."""
 
-_REPEATS = 5
+# Passes of each size, as many as fit into the time, but some at least.
+_SECONDS = 1.0
+_LEAST_REPEATS = 3
 
 
 def time_passes(trunk: Trunk, num_sequences: int, context: int, clock: Clock, max_rows: int = 512) -> dict[int, float]:
@@ -44,7 +46,10 @@ def time_passes(trunk: Trunk, num_sequences: int, context: int, clock: Clock, ma
     shapes += [(num_sequences, 1 + guesses) for guesses in GUESSES if num_sequences * (1 + guesses) <= max_rows]
     _time_pass(trunk, *shapes[-1], context, clock)  # the first pass pays for what is touched for the first time
     # sizes in turn, so that a slow moment does not fall on one of them alone
-    seconds = [[_time_pass(trunk, *shape, context, clock) for shape in shapes] for _ in range(_REPEATS)]
+    seconds: list[list[float]] = []
+    ends_s = clock.now() + _SECONDS
+    while len(seconds) < _LEAST_REPEATS or clock.now() < ends_s:
+        seconds.append([_time_pass(trunk, *shape, context, clock) for shape in shapes])
     return {
         sequences * rows: statistics.fmean(times)
         for (sequences, rows), times in zip(shapes, zip(*seconds, strict=True), strict=True)

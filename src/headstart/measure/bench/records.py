@@ -122,7 +122,7 @@ class CostSample:
     Attributes:
         cell: key of the load and context.
         side: whose trunk.
-        repeat: in which it was timed.
+        repeat, group: of the turn that came next.
         context: tokens that each sequence looked back on.
         seconds: by number of rows.
     """
@@ -130,6 +130,7 @@ class CostSample:
     cell: str
     side: str
     repeat: int
+    group: str
     context: int
     seconds: Mapping[int, float] = field(default_factory=dict)
 

@@ -202,21 +202,20 @@ class Bench:
         return True
 
     def _time_passes(self, step: _Step) -> bool:
-        """Time the passes of all sides once in each repeat of a cell, one side right after the other."""
+        """Time the passes of a side right before its turn, so that both meet the machine in the same mood."""
         load = step.filled.cell.load
-        if not isinstance(load, ClosedLoop):
+        place = (step.cell, step.side.name, step.repeat, step.group)
+        if not isinstance(load, ClosedLoop) or self._journal.has(CostSample, *place):
             return True
+        if self._should_stop():
+            return False
         # what a sequence looks back on half-way through its answer
         context = step.filled.usual_tokens + self._settings.max_tokens // 2
-        for side in self._sides:
-            if self._journal.has(CostSample, step.cell, side.name, step.repeat):
-                continue
-            if self._should_stop():
-                return False
-            seconds = side.time_passes(load.concurrency, context)
-            self._journal.add(
-                CostSample(cell=step.cell, side=side.name, repeat=step.repeat, context=context, seconds=seconds)
-            )
+        seconds = step.side.time_passes(load.concurrency, context)
+        cell, side, repeat, group = place
+        self._journal.add(
+            CostSample(cell=cell, side=side, repeat=repeat, group=group, context=context, seconds=seconds)
+        )
         return True
 
     def _params(self, ask: Ask) -> SamplingParams:

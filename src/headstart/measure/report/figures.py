@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.statistics import AcceptanceStatistics
 from headstart.measure.bench.records import CostSample, RequestRecord, Turn, acceptance_of
 from headstart.measure.bench.server_counters import acceptance_of_counters
@@ -165,11 +166,11 @@ def cell_figures(
     """
     own_turns = [turn for turn in turns if turn.cell == cell["key"]]
     own_costs = [sample for sample in costs if sample.cell == cell["key"]]
-    plain_curve = cost_curve(sample for sample in own_costs if sample.side == PLAIN)
-    points = {} if plain_curve is None else plain_curve.points
+    curve = cost_curve(own_costs)
+    points = {} if curve is None else curve.points
     first = next(iter(points.values()), 1.0)
     is_open = cell["load"]["kind"] == "open"
-    figures = [_side_figures(side, own_turns, own_costs, is_open=is_open) for side in sides]
+    figures = [_side_figures(side, own_turns, curve, is_open=is_open) for side in sides]
     return CellFigures(
         key=cell["key"],
         load=cell["load"],
@@ -180,7 +181,7 @@ def cell_figures(
     )
 
 
-def _side_figures(side: str, turns: Sequence[Turn], costs: Sequence[CostSample], *, is_open: bool) -> SideFigures:
+def _side_figures(side: str, turns: Sequence[Turn], costs: CostCurve | None, *, is_open: bool) -> SideFigures:
     own = [turn for turn in turns if turn.side == side]
     requests = [request for turn in own for request in turn.requests]
     pairs = [] if side == PLAIN else _pairs(turns, side)
@@ -208,7 +209,7 @@ def _side_figures(side: str, turns: Sequence[Turn], costs: Sequence[CostSample],
         acceptance_by_category={
             category: each for category, each in counts.items() if each is not None and side != PLAIN
         },
-        prediction=_prediction(side, pairs, costs),
+        prediction=_prediction(pairs, costs),
         num_compared=sum(len(drafted.requests) for _, drafted in pairs),
         different=tuple(different),
         server_tokens=sum(counters.tokens for counters in counted),
@@ -275,9 +276,7 @@ def _hashes(requests: Iterable[RequestRecord]) -> dict[str, str]:
     return {request.name: request.token_hash for request in requests}
 
 
-def _prediction(side: str, pairs: Sequence[Pair], costs: Sequence[CostSample]) -> Prediction | None:
-    plain_curve = cost_curve(sample for sample in costs if sample.side == PLAIN)
-    curve = cost_curve(sample for sample in costs if sample.side == side)
-    if plain_curve is None or curve is None or not pairs:
+def _prediction(pairs: Sequence[Pair], costs: CostCurve | None) -> Prediction | None:
+    if costs is None or not pairs:
         return None
-    return predict([plain for plain, _ in pairs], [drafted for _, drafted in pairs], plain_curve, curve)
+    return predict([plain for plain, _ in pairs], [drafted for _, drafted in pairs], costs)

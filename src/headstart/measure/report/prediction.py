@@ -3,7 +3,7 @@
     predicted = tau / (v + c)
 
 With N sequences in a pass, C(N) stands for C(1). It is what a pass of plain decoding took on the same requests, the
-engine's own work included; what the rows of guesses add was timed apart from the requests. v is the time of the passes
+engine's own work included; what the rows of guesses add was timed apart from the requests, right before each turn. v is the time of the passes
 that checked guesses over that of plain passes of the same sequences, c the time of drafting over the same, and tau the
 tokens that each sequence got of a pass. Of the requests that were drafted for, only rows, tokens and drafting time are
 taken. Passes that read a prompt are no part of either speed-up.
@@ -45,7 +45,11 @@ class Prediction:
 
 
 def cost_curve(samples: Iterable[CostSample]) -> CostCurve | None:
-    """The medians of what passes took; `None` if none were timed."""
+    """The medians of what passes took; `None` if none were timed.
+
+    Samples of all sides belong together: their trunks do the same work, and a machine that is slow while one is
+    timed and fast while another is would make rows of guesses look dear or free.
+    """
     seconds: dict[int, list[float]] = defaultdict(list)
     for sample in samples:
         for rows, time_s in sample.seconds.items():
@@ -55,16 +59,13 @@ def cost_curve(samples: Iterable[CostSample]) -> CostCurve | None:
     return CostCurve({rows: statistics.median(times) for rows, times in seconds.items()})
 
 
-def predict(
-    plain_turns: Sequence[Turn], turns: Sequence[Turn], plain_costs: CostCurve, costs: CostCurve
-) -> Prediction | None:
+def predict(plain_turns: Sequence[Turn], turns: Sequence[Turn], costs: CostCurve) -> Prediction | None:
     """Predict from passes.
 
     Args:
         plain_turns: of plain decoding.
         turns: of the side that drafts, on the same requests.
-        plain_costs: of the plain side's trunk.
-        costs: of the drafting side's, which may keep more for its heads.
+        costs: of the trunk's passes.
 
     Returns:
         `None` if a side does not tell its passes.
@@ -76,7 +77,7 @@ def predict(
 
     def added_s(tally: PassTally) -> float:
         """Seconds that a pass takes longer than a plain one of as many sequences."""
-        return costs.cost(tally.sequences + tally.drafted) - plain_costs.cost(tally.sequences)
+        return costs.cost(tally.sequences + tally.drafted) - costs.cost(tally.sequences)
 
     plain_s = sum(tally.passes * _nearest(plain_pass_s, tally.sequences) for tally in tallies)
     check_s = plain_s + sum(tally.passes * added_s(tally) for tally in tallies)

@@ -7,7 +7,7 @@ import pytest
 from headstart.errors import CheckpointError, ConfigError
 from headstart.measure.bench import CostSample, Journal, Turn
 
-COST = CostSample(cell="c", side="none", repeat=0, context=3, seconds={1: 0.25})
+COST = CostSample(cell="c", side="none", repeat=0, group="g", context=3, seconds={1: 0.25})
 
 
 def test_another_run_is_refused_and_what_differs_is_named(tmp_path: Path) -> None:
@@ -26,9 +26,9 @@ def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path) -> None:
     again = Journal(tmp_path, {})
     assert again.costs == [COST]
     assert path.read_text() == whole
-    assert again.has(CostSample, "c", "none", 0)
-    assert not again.has(CostSample, "c", "none", 1)
-    assert not again.has(Turn, "c", "none", 0)
+    assert again.has(CostSample, "c", "none", 0, "g")
+    assert not again.has(CostSample, "c", "none", 1, "g")
+    assert not again.has(Turn, "c", "none", 0, "g")
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_nothing_is_written_without_a_folder() -> None:
     journal = Journal(None, {})
     assert journal.is_new
     journal.add(COST)
-    assert journal.has(CostSample, "c", "none", 0)
+    assert journal.has(CostSample, "c", "none", 0, "g")

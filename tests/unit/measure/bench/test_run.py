@@ -93,15 +93,18 @@ def test_a_small_set_comes_again_for_many_users_and_mixes_categories(filled: lis
     assert [ask.prompt.category for ask in asks[:4]] == ["code", "maths", "code", "maths"]
 
 
-def test_every_side_warms_up_and_times_passes_in_each_cell(settings: BenchSettings, filled: list[FilledCell]) -> None:
+def test_every_side_warms_up_in_each_cell_and_times_passes_before_each_turn(
+    settings: BenchSettings, filled: list[FilledCell]
+) -> None:
     calls: list[str] = []
     journal = Journal(None, {})
     Bench(sides(settings, calls), filled, settings, journal).run()
     assert calls[:3] == ["none", "lookup", "heads"]  # not counted
-    # after the usual prompt and half an answer; one side right after the other, as they are held against each other
-    assert calls[3:7] == ["time none 1 74", "time lookup 1 74", "time heads 1 74", "none"]
+    # after the usual prompt and half an answer
+    assert calls[3:7] == ["time none 1 74", "none", "time lookup 1 74", "lookup"]
+    # two groups in two repeats, or all together
     assert Counter(call for call in calls if call.startswith("time")) == {
-        f"time {side} {batch} 74": 2 for side in settings.sides for batch in (1, 4)
+        f"time {side} {batch} 74": turns for side in settings.sides for batch, turns in ((1, 4), (4, 2))
     }
 
 
@@ -189,7 +192,7 @@ def test_records_come_back_from_disk_as_they_were(tmp_path: Path) -> None:
         passes=(PassTally(sequences=1, drafted=2, passes=3, tokens=4, seconds=0.5),), draft_s=0.25,
         counters=ServerCounters(tokens=5, drafts=2, drafted=4, accepted=3, accepted_by_depth=(2, 1)),
     )  # fmt: skip
-    cost = CostSample(cell="c", side="none", repeat=0, context=3, seconds={1: 0.25, 16: 0.5})
+    cost = CostSample(cell="c", side="none", repeat=0, group="g", context=3, seconds={1: 0.25, 16: 0.5})
     journal = Journal(tmp_path, {})
     journal.add(turn)
     journal.add(cost)

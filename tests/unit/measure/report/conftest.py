@@ -118,7 +118,7 @@ def whole_run(make_request: MakeRequest, make_turn: MakeTurn) -> tuple[dict[str,
                     )
                 )
                 points = {sequences: 0.01, 3 * sequences: 0.013, 17 * sequences: 0.05}
-                journal.add(CostSample(cell=key, side=side, repeat=repeat, context=128, seconds=points))
+                journal.add(CostSample(cell=key, side=side, repeat=repeat, group="all", context=128, seconds=points))
     subject = {
         "model": {"name": "toy <model>"},
         "settings": {"sides": list(speeds), "cells": cells, "max_tokens": 100},

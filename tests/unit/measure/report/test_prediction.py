@@ -23,7 +23,7 @@ def test_one_sequence_is_tau_over_v_plus_c(make_turn: MakeTurn) -> None:
         passes=[tally(1, 0, 2, 2, 5.0), tally(1, 2, 6, 15, 20.0), tally(1, 4, 2, 8, 9.0)],
     )  # fmt: skip
     plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 25, 25, 60.0)])
-    found = predict([plain], [drafted], costs, costs)
+    found = predict([plain], [drafted], costs)
     assert found is not None
     # measured plain passes took 2.4 s each, with all that is around them; two guesses add 1 s to that, four 2 s
     tau, v, c = 25 / 10, 1 + (6 * 1.0 + 2 * 2.0) / (10 * 2.4), 4.0 / 2.4 / 10
@@ -37,7 +37,7 @@ def test_several_sequences_are_held_against_passes_of_as_many(make_turn: MakeTur
     costs = CostCurve({1: 1.0, 4: 2.0, 8: 3.0})
     drafted = make_turn("heads", 0, 1.0, passes=[tally(4, 4, 10, 60, 40.0), tally(1, 0, 5, 5, 5.0)])
     plain = make_turn("none", 0, 1.0, passes=[tally(4, 0, 15, 60, 30.0), tally(1, 0, 5, 5, 5.0)])
-    found = predict([plain], [drafted], costs, costs)
+    found = predict([plain], [drafted], costs)
     assert found is not None
     # four guesses add 1 s
     assert found.predicted == pytest.approx((15 * 2.0 + 5 * 1.0) / (10 * (2.0 + 1.0) + 5 * 1.0))
@@ -48,7 +48,7 @@ def test_a_number_of_sequences_that_plain_decoding_never_had_takes_the_nearest(m
     costs = CostCurve({1: 1.0, 4: 1.0})
     drafted = make_turn("heads", 0, 1.0, passes=[tally(3, 0, 1, 3, 1.0)])
     plain = make_turn("none", 0, 1.0, passes=[tally(4, 0, 10, 40, 20.0), tally(1, 0, 10, 10, 10.0)])
-    found = predict([plain], [drafted], costs, costs)
+    found = predict([plain], [drafted], costs)
     assert found is not None
     assert found.measured == pytest.approx(2.0)
 
@@ -58,31 +58,23 @@ def test_what_the_engine_does_beside_the_trunk_is_in_every_pass(make_turn: MakeT
     costs = CostCurve({1: 0.1, 4: 0.2})
     drafted = make_turn("heads", 0, 1.0, passes=[tally(1, 3, 10, 30, 11.0)])
     plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 30, 30, 30.0)])
-    found = predict([plain], [drafted], costs, costs)
+    found = predict([plain], [drafted], costs)
     assert found is not None
     assert found.check_cost == pytest.approx(1.1)
     assert found.predicted == pytest.approx(3.0 / 1.1) == found.measured
 
 
-def test_a_trunk_that_keeps_more_for_its_heads_is_dearer(make_turn: MakeTurn) -> None:
-    drafted = make_turn("heads", 0, 1.0, passes=[tally(1, 0, 10, 10, 13.0)])
-    plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 10, 10, 12.0)])
-    found = predict([plain], [drafted], CostCurve({1: 1.0}), CostCurve({1: 1.1}))
-    assert found is not None
-    assert found.check_cost == pytest.approx((1.2 + 0.1) / 1.2)
-
-
 def test_sides_that_tell_no_passes_have_no_prediction(make_turn: MakeTurn) -> None:
     costs = CostCurve({1: 1.0})
-    assert predict([make_turn("none", 0, 1.0)], [make_turn("heads", 0, 1.0)], costs, costs) is None
+    assert predict([make_turn("none", 0, 1.0)], [make_turn("heads", 0, 1.0)], costs) is None
     assert cost_curve([]) is None
-    assert cost_curve([CostSample(cell="c", side="none", repeat=0, context=1)]) is None
+    assert cost_curve([CostSample(cell="c", side="none", repeat=0, group="g", context=1)]) is None
 
 
-def test_costs_are_medians_over_the_repeats() -> None:
+def test_costs_are_medians_over_sides_and_turns() -> None:
     samples = [
-        CostSample(cell="c", side="none", repeat=number, context=1, seconds={1: seconds, 4: 2 * seconds})
-        for number, seconds in enumerate((1.0, 9.0, 1.2))
+        CostSample(cell="c", side=side, repeat=number, group="g", context=1, seconds={1: seconds, 4: 2 * seconds})
+        for number, (side, seconds) in enumerate((("none", 1.0), ("heads", 9.0), ("none", 1.2)))
     ]
     curve = cost_curve(samples)
     assert curve is not None
