@@ -156,6 +156,7 @@ inline Ints dot4(Ints sum, Bytes codes, const int8_t* activations) {
     return {detail::dot4_narrow(sum.lo, codes.lo, four), detail::dot4_narrow(sum.hi, codes.hi, four)};
   }
 }
-inline void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+// into the second level: what is asked for long before it is read would drive out of the first what is read meanwhile
+inline void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
 }  // namespace headstart::avx2

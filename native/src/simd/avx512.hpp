@@ -70,6 +70,7 @@ inline Ints dot4(Ints sum, Bytes codes, const int8_t* activations) {
   __builtin_memcpy(&four, activations, 4);
   return _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(four));
 }
-inline void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); }
+// into the second level: what is asked for long before it is read would drive out of the first what is read meanwhile
+inline void prefetch(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
 
 }  // namespace headstart::avx512
