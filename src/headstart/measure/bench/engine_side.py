@@ -44,6 +44,7 @@ class _Tally:
     passes: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    trunk_s: float = 0.0
 
 
 class EngineSide:
@@ -78,7 +79,6 @@ class EngineSide:
         active: dict[int, _Request] = {}
         records: list[RequestRecord] = []
         tallies: dict[tuple[int, int], _Tally] = defaultdict(_Tally)
-        draft_s = 0.0
         started_s = self._clock.now()
         while feed or active:
             if should_stop():
@@ -97,7 +97,7 @@ class EngineSide:
             before = self._counts()
             events = self._engine.step()
             arrived_s = self._clock.now() - started_s
-            draft_s += self._tally_pass(before, events, arrived_s - now_s, tallies)
+            self._tally_pass(before, events, arrived_s - now_s, tallies)
             for event in events:
                 request = active[event.sequence_id]
                 self._note(request, event, arrived_s, keep=request.ask.name in sampled)
@@ -118,10 +118,10 @@ class EngineSide:
                     passes=tally.passes,
                     tokens=tally.tokens,
                     seconds=tally.seconds,
+                    trunk_s=tally.trunk_s,
                 )
                 for (sequences, drafted), tally in sorted(tallies.items())
             ),
-            draft_s=draft_s,
         )
 
     def time_passes(self, num_sequences: int, context: int) -> Mapping[int, float]:
@@ -130,7 +130,7 @@ class EngineSide:
 
     def _counts(self) -> tuple[int, int, float]:
         now = self._engine.statistics
-        return now.rows, now.drafted_rows, now.draft_s
+        return now.rows, now.drafted_rows, now.trunk_s
 
     def _tally_pass(
         self,
@@ -138,18 +138,18 @@ class EngineSide:
         events: Sequence[Event],
         seconds: float,
         tallies: dict[tuple[int, int], _Tally],
-    ) -> float:
-        """Count a pass if no prompt was read in it; the seconds of drafting in it."""
-        rows, drafted, draft_s = (now - then for now, then in zip(self._counts(), before, strict=True))
+    ) -> None:
+        """Count a pass if no prompt was read in it."""
+        rows, drafted, trunk_s = (now - then for now, then in zip(self._counts(), before, strict=True))
         writing = [event for event in events if event.token_ids]
         # every row that is no guess was a sequence's root
         if not writing or rows - drafted != len(writing):
-            return 0.0
+            return
         tally = tallies[len(writing), int(drafted)]
         tally.passes += 1
         tally.tokens += sum(len(event.token_ids) for event in writing)
         tally.seconds += seconds
-        return draft_s
+        tally.trunk_s += trunk_s
 
     def _note(self, request: _Request, event: Event, arrived_s: float, *, keep: bool) -> None:
         if event.token_ids:

@@ -59,6 +59,7 @@ class PassTally:
         passes: how many there were.
         tokens: written in them.
         seconds: that they took, drafting and all other work of the engine included.
+        trunk_s: of these, in the trunk, choices included.
     """
 
     sequences: int
@@ -66,6 +67,7 @@ class PassTally:
     passes: int
     tokens: int
     seconds: float
+    trunk_s: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +82,6 @@ class Turn:
         seconds: from the first request's coming to the last one's end.
         requests: in the order of their ends.
         passes: the trunk's, if the side tells.
-        draft_s: seconds of drafting in those passes.
         counters: what the server says that it did meanwhile, if the side is one and tells.
     """
 
@@ -91,7 +92,6 @@ class Turn:
     seconds: float
     requests: tuple[RequestRecord, ...]
     passes: tuple[PassTally, ...] = ()
-    draft_s: float = 0.0
     counters: ServerCounters | None = None
 
     @property

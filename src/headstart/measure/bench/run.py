@@ -24,13 +24,12 @@ class Answers:
     Attributes:
         seconds: from the beginning to the last end.
         requests: in the order of their ends.
-        passes, draft_s, counters: as in `Turn`.
+        passes, counters: as in `Turn`.
     """
 
     seconds: float
     requests: tuple[RequestRecord, ...]
     passes: tuple[PassTally, ...] = ()
-    draft_s: float = 0.0
     counters: ServerCounters | None = None
 
 
@@ -173,7 +172,6 @@ class Bench:
                 seconds=answers.seconds,
                 requests=answers.requests,
                 passes=answers.passes,
-                draft_s=answers.draft_s,
                 counters=answers.counters,
             )
         )

@@ -3,17 +3,19 @@
     predicted = tau / (v + c)
 
 With N sequences in a pass, C(N) stands for C(1). It is what a pass of plain decoding took on the same requests, the
-engine's own work included; what the rows of guesses add was timed apart from the requests, right before each turn. v is the time of the passes
-that checked guesses over that of plain passes of the same sequences, c the time of drafting over the same, and tau the
-tokens that each sequence got of a pass. Of the requests that were drafted for, only rows, tokens and drafting time are
-taken. Passes that read a prompt are no part of either speed-up.
+engine's own work included; what the rows of guesses add was timed apart from the requests, right before each turn. v is
+the time of the passes that checked guesses over that of plain passes of the same sequences, and tau the tokens that each
+sequence got of a pass. c is what the engine did outside the trunk beyond what it does for a plain pass, over the same:
+drafting, but also the choice of rows, the learning from what was kept, and the text of further tokens, which weigh where
+the trunk is small. Of the requests that were drafted for, only rows, tokens and that time are taken. Passes that read a
+prompt are no part of either speed-up.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from headstart.decoding.cost_curve import CostCurve
@@ -71,9 +73,11 @@ def predict(plain_turns: Sequence[Turn], turns: Sequence[Turn], costs: CostCurve
         `None` if a side does not tell its passes.
     """
     tallies = [tally for turn in turns for tally in turn.passes]
-    plain_pass_s = _seconds_by_sequences(tally for turn in plain_turns for tally in turn.passes)
-    if not tallies or not plain_pass_s:
+    plain_tallies = [tally for turn in plain_turns for tally in turn.passes]
+    if not tallies or not plain_tallies:
         return None
+    plain_pass_s = _seconds_by_sequences(plain_tallies, lambda tally: tally.seconds)
+    plain_rest_s = _seconds_by_sequences(plain_tallies, _rest_s)
 
     def added_s(tally: PassTally) -> float:
         """Seconds that a pass takes longer than a plain one of as many sequences."""
@@ -81,7 +85,7 @@ def predict(plain_turns: Sequence[Turn], turns: Sequence[Turn], costs: CostCurve
 
     plain_s = sum(tally.passes * _nearest(plain_pass_s, tally.sequences) for tally in tallies)
     check_s = plain_s + sum(tally.passes * added_s(tally) for tally in tallies)
-    draft_s = sum(turn.draft_s for turn in turns)
+    draft_s = sum(_rest_s(tally) - tally.passes * _nearest(plain_rest_s, tally.sequences) for tally in tallies)
     # the plain passes that would write as much: each gives one token to each sequence
     spared_s = sum(tally.tokens / tally.sequences * _nearest(plain_pass_s, tally.sequences) for tally in tallies)
     tau, check_cost, draft_cost = spared_s / plain_s, check_s / plain_s, draft_s / plain_s
@@ -94,13 +98,18 @@ def predict(plain_turns: Sequence[Turn], turns: Sequence[Turn], costs: CostCurve
     )
 
 
-def _seconds_by_sequences(tallies: Iterable[PassTally]) -> dict[int, float]:
+def _rest_s(tally: PassTally) -> float:
+    """Seconds outside the trunk."""
+    return tally.seconds - tally.trunk_s
+
+
+def _seconds_by_sequences(tallies: Iterable[PassTally], seconds_of: Callable[[PassTally], float]) -> dict[int, float]:
     """Mean seconds of a plain pass, by the sequences in it."""
     passes: dict[int, int] = defaultdict(int)
     seconds: dict[int, float] = defaultdict(float)
     for tally in tallies:
         passes[tally.sequences] += tally.passes
-        seconds[tally.sequences] += tally.seconds
+        seconds[tally.sequences] += seconds_of(tally)
     return {sequences: seconds[sequences] / count for sequences, count in passes.items()}
 
 

@@ -189,7 +189,7 @@ def test_prompts_that_are_too_long_for_a_cell_are_left_out_and_told() -> None:
 def test_records_come_back_from_disk_as_they_were(tmp_path: Path) -> None:
     turn = Turn(
         cell="c", side="none", repeat=0, group="g", seconds=1.5, requests=(record("a", "code"),),
-        passes=(PassTally(sequences=1, drafted=2, passes=3, tokens=4, seconds=0.5),), draft_s=0.25,
+        passes=(PassTally(sequences=1, drafted=2, passes=3, tokens=4, seconds=0.5, trunk_s=0.25),),
         counters=ServerCounters(tokens=5, drafts=2, drafted=4, accepted=3, accepted_by_depth=(2, 1)),
     )  # fmt: skip
     cost = CostSample(cell="c", side="none", repeat=0, group="g", context=3, seconds={1: 0.25, 16: 0.5})

@@ -49,7 +49,6 @@ def make_turn(make_request: MakeRequest) -> MakeTurn:
         group: str = "all",
         requests: Sequence[RequestRecord] | None = None,
         passes: Sequence[PassTally] = (),
-        draft_s: float = 0.0,
     ) -> Turn:
         return Turn(
             cell=cell,
@@ -59,7 +58,6 @@ def make_turn(make_request: MakeRequest) -> MakeTurn:
             seconds=seconds,
             requests=tuple([make_request(end_s=seconds)] if requests is None else requests),
             passes=tuple(passes),
-            draft_s=draft_s,
         )
 
     return make
@@ -99,11 +97,14 @@ def whole_run(make_request: MakeRequest, make_turn: MakeTurn) -> tuple[dict[str,
                 sequences = cell["load"]["concurrency"]  # type: ignore[index]
                 passes = [
                     PassTally(
-                        sequences=sequences, drafted=2 * sequences, passes=40, tokens=100 * sequences, seconds=0.6
+                        sequences=sequences, drafted=2 * sequences, passes=40, tokens=100 * sequences, seconds=0.6,
+                        trunk_s=0.48,
                     )
                     if drafts
-                    else PassTally(sequences=sequences, drafted=0, passes=100, tokens=100 * sequences, seconds=1.0)
-                ]
+                    else PassTally(
+                        sequences=sequences, drafted=0, passes=100, tokens=100 * sequences, seconds=1.0, trunk_s=0.9
+                    )
+                ]  # fmt: skip
                 key = str(cell["key"])
                 seconds = sum(request.end_s for request in requests)
                 journal.add(
@@ -114,7 +115,6 @@ def whole_run(make_request: MakeRequest, make_turn: MakeTurn) -> tuple[dict[str,
                         cell=key,
                         requests=requests,
                         passes=passes,
-                        draft_s=0.08 if drafts else 0.0,
                     )
                 )
                 points = {sequences: 0.01, 3 * sequences: 0.013, 17 * sequences: 0.05}

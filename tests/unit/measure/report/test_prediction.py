@@ -11,22 +11,28 @@ from headstart.measure.report.prediction import cost_curve, predict
 MakeTurn = Callable[..., Turn]
 
 
-def tally(sequences: int, drafted: int, passes: int, tokens: int, seconds: float) -> PassTally:
-    return PassTally(sequences=sequences, drafted=drafted, passes=passes, tokens=tokens, seconds=seconds)
+def tally(
+    sequences: int, drafted: int, passes: int, tokens: int, seconds: float, beside_trunk_s: float = 0.0
+) -> PassTally:
+    return PassTally(
+        sequences=sequences, drafted=drafted, passes=passes, tokens=tokens, seconds=seconds,
+        trunk_s=seconds - beside_trunk_s,
+    )  # fmt: skip
 
 
 def test_one_sequence_is_tau_over_v_plus_c(make_turn: MakeTurn) -> None:
     costs = CostCurve({1: 2.0, 3: 3.0, 5: 4.0})
     # 6 passes with two guesses, 2 with four, 2 without
     drafted = make_turn(
-        "heads", 0, 1.0, draft_s=4.0,
-        passes=[tally(1, 0, 2, 2, 5.0), tally(1, 2, 6, 15, 20.0), tally(1, 4, 2, 8, 9.0)],
+        "heads", 0, 1.0,
+        passes=[tally(1, 0, 2, 2, 5.0, 0.5), tally(1, 2, 6, 15, 20.0, 3.5), tally(1, 4, 2, 8, 9.0, 1.0)],
     )  # fmt: skip
-    plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 25, 25, 60.0)])
+    plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 25, 25, 60.0, 2.5)])
     found = predict([plain], [drafted], costs)
     assert found is not None
     # measured plain passes took 2.4 s each, with all that is around them; two guesses add 1 s to that, four 2 s
-    tau, v, c = 25 / 10, 1 + (6 * 1.0 + 2 * 2.0) / (10 * 2.4), 4.0 / 2.4 / 10
+    # and 0.1 s of those was beside the trunk, as were 5 s of the drafting side
+    tau, v, c = 25 / 10, 1 + (6 * 1.0 + 2 * 2.0) / (10 * 2.4), (5.0 - 10 * 0.1) / 2.4 / 10
     assert (found.mean_acceptance_length, found.check_cost, found.draft_cost) == pytest.approx((tau, v, c))
     assert found.predicted == pytest.approx(tau / (v + c))
     assert found.break_even_length == pytest.approx(v + c)
@@ -56,12 +62,22 @@ def test_a_number_of_sequences_that_plain_decoding_never_had_takes_the_nearest(m
 def test_what_the_engine_does_beside_the_trunk_is_in_every_pass(make_turn: MakeTurn) -> None:
     """A trunk so small that most of a pass is the engine's own work: further rows then cost next to nothing."""
     costs = CostCurve({1: 0.1, 4: 0.2})
-    drafted = make_turn("heads", 0, 1.0, passes=[tally(1, 3, 10, 30, 11.0)])
-    plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 30, 30, 30.0)])
+    drafted = make_turn("heads", 0, 1.0, passes=[tally(1, 3, 10, 30, 11.0, 9.0)])
+    plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 30, 30, 30.0, 27.0)])
     found = predict([plain], [drafted], costs)
     assert found is not None
     assert found.check_cost == pytest.approx(1.1)
     assert found.predicted == pytest.approx(3.0 / 1.1) == found.measured
+
+
+def test_the_text_of_many_tokens_is_a_cost_of_drafting(make_turn: MakeTurn) -> None:
+    """A pass of three tokens spells three, and a tiny trunk takes no longer than that."""
+    costs = CostCurve({1: 0.1, 4: 0.1})
+    drafted = make_turn("heads", 0, 1.0, passes=[tally(1, 3, 10, 30, 31.0, 30.0)])
+    plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 30, 30, 33.0, 30.0)])
+    found = predict([plain], [drafted], costs)
+    assert found is not None
+    assert found.predicted == pytest.approx(33.0 / 31.0) == found.measured
 
 
 def test_sides_that_tell_no_passes_have_no_prediction(make_turn: MakeTurn) -> None:
