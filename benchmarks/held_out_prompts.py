@@ -35,7 +35,8 @@ def write_prompts(
     tokenizer = read_tokenizer(corpus.tokenizer_folder)
     prompts = [tokenizer.decode(prompt) for prompt in prompts_of(corpus.validation, count, tokens)]
     out.write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts), encoding="utf-8")
-    print(f"{len(prompts)} prompts of {tokens} tokens from {len(corpus.validation.lengths)} held-out documents in {out}.")
+    held_out = len(corpus.validation.lengths)
+    print(f"{len(prompts)} prompts of {tokens} tokens from {held_out} held-out documents in {out}.")
 
 
 if __name__ == "__main__":

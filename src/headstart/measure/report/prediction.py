@@ -3,12 +3,12 @@
     predicted = tau / (v + c)
 
 With N sequences in a pass, C(N) stands for C(1). It is what a pass of plain decoding took on the same requests, the
-engine's own work included; what the rows of guesses add was timed apart from the requests, right before each turn. v is
-the time of the passes that checked guesses over that of plain passes of the same sequences, and tau the tokens that each
-sequence got of a pass. c is what the engine did outside the trunk beyond what it does for a plain pass, over the same:
-drafting, but also the choice of rows, the learning from what was kept, and the text of further tokens, which weigh where
-the trunk is small. Of the requests that were drafted for, only rows, tokens and that time are taken. Passes that read a
-prompt are no part of either speed-up.
+engine's own work included; what the rows of guesses add was timed apart from the requests, right before each turn. v
+is the time of the passes that checked guesses over that of plain passes of the same sequences, and tau the tokens that
+each sequence got of a pass. c is what the engine did outside the trunk beyond what it does for a plain pass, over the
+same: drafting, but also the choice of rows, the learning from what was kept, and the text of further tokens, which
+weigh where the trunk is small. Of the requests that were drafted for, only rows, tokens and that time are taken. Passes
+that read a prompt are no part of either speed-up.
 """
 
 from __future__ import annotations
