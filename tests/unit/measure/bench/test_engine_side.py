@@ -84,6 +84,7 @@ def test_drafted_texts_are_the_plain_ones_in_fewer_passes() -> None:
     assert passes[1] < passes[0]
     assert all(tally.drafted == 0 for tally in plain.passes)
     assert any(tally.drafted > 0 for tally in drafted.passes)
+    assert all(tally.trunk_s > 0 for tally in (*plain.passes, *drafted.passes))
 
 
 def test_passes_that_read_a_prompt_are_not_tallied() -> None:
