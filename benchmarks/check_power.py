@@ -110,7 +110,7 @@ def texts_until_found(mode: Mode, spoil: Spoil, distance: float, most: int, seed
     source = random.Random(seed)
     law = Words()
     tolerance = Tolerance(
-        margin=0.2, deviation=_ROUNDING, largest=1.0, step=0.0, basis="measured", num_measured=50
+        margin=0.2, deviation=_ROUNDING, largest=1.0, step=0.0, own_margin=None, basis="measured", num_measured=50
     )  # fmt: skip
     reference: Any = (
         LawReference(law, (), lambda: ())  # type: ignore[arg-type] # all that is asked of it

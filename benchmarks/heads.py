@@ -28,7 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import headstart
 from head_figures.engines import BATCH, MAX_NODES, Engines
-from head_figures.measurement import ROUNDS, SAMPLED_EVERY, SPEED_PROMPTS, Measurement, Settings
+from head_figures.measurement import ROUNDS, ROUNDS_TOGETHER, SAMPLED_EVERY, SPEED_PROMPTS, Measurement, Settings
 from head_figures.report import print_table
 from head_figures.workload import Question, make_prompt, read_questions
 from headstart.checkpoint import packaged_model
@@ -117,6 +117,7 @@ def _describe(settings: Settings, engines: Engines, questions: Sequence[Question
         },
         "speed": {
             "drafter": "lookup+heads", "policy": "measured", "rounds": ROUNDS, "prompts": SPEED_PROMPTS, "batch": BATCH,
+            "rounds_together": ROUNDS_TOGETHER,
         },
     }  # fmt: skip
 

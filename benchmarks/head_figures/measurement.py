@@ -27,7 +27,8 @@ from headstart.measure.workload import take_evenly
 from peer_workers.pairing import Side
 from prompts import CREATIVE
 
-ROUNDS = 3  # turns of each side for each measure
+ROUNDS = 3  # turns of each side with single texts
+ROUNDS_TOGETHER = 9  # and with many at once, where the difference is small
 SPEED_PROMPTS = 20
 COST_PROMPTS = 8
 SAMPLED_EVERY = 2  # one prompt of so many is sampled as well
@@ -125,8 +126,9 @@ class Measurement:
         prompts = self._first_turns(take_evenly(self._questions, BATCH))
         if len(prompts) < BATCH:
             return
-        with self._phase(f"{BATCH} at once", ROUNDS) as advance:
-            race_together(self._sides(), prompts, self.figures.batch, advance)
+        sides = replace(self._sides(), rounds=ROUNDS_TOGETHER)
+        with self._phase(f"{BATCH} at once", ROUNDS_TOGETHER) as advance:
+            race_together(sides, prompts, self.figures.batch, advance)
 
     def _draft_cost(self) -> None:
         prompts = self._first_turns(take_evenly(self._questions, COST_PROMPTS))

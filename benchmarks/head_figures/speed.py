@@ -116,16 +116,17 @@ class Sides:
 def race_singly(sides: Sides, prompts: Sequence[Prompt], race: Race, advance: Advance) -> None:
     """Write on from prompts one at a time; timed from the first new token to the last.
 
-    The peer writes as many tokens as the plain engine, whatever they are.
+    The peer writes as many tokens as the plain engine, whatever they are. Own engines take turns in going first.
     """
     params = SamplingParams(max_tokens=sides.max_tokens)
     for number in range(sides.rounds):
-        for prompt in prompts:
-            reference = sides.plain.generate(prompt.token_ids, params)
-            drafted = sides.auto.generate(prompt.token_ids, params)
-            sides.identity.compare(f"{prompt.id}, auto", reference.token_ids, drafted.token_ids)
-            seconds = {PLAIN: reference.generation_s, AUTO: drafted.generation_s}
-            num_tokens = len(reference.token_ids)
+        for place, prompt in enumerate(prompts):
+            written = {
+                name: engine.generate(prompt.token_ids, params) for name, engine in _in_turn(sides, number + place)
+            }
+            sides.identity.compare(f"{prompt.id}, auto", written[PLAIN].token_ids, written[AUTO].token_ids)
+            seconds = {name: completion.generation_s for name, completion in written.items()}
+            num_tokens = len(written[PLAIN].token_ids)
             if sides.peer is not None and num_tokens > 1:
                 seconds[PEER] = _peer_seconds(sides.peer, prompt, num_tokens)
             race.turns.append(Turn(round=number, name=prompt.id, num_tokens=num_tokens - 1, seconds=seconds))
@@ -133,17 +134,21 @@ def race_singly(sides: Sides, prompts: Sequence[Prompt], race: Race, advance: Ad
 
 
 def race_together(sides: Sides, prompts: Sequence[Prompt], race: Race, advance: Advance) -> None:
-    """Write on from all prompts at once, without the peer; the reading of the prompts counts."""
+    """Write on from all prompts at once, without the peer; the reading of the prompts counts.
+
+    The sides take turns in going first.
+    """
     params = SamplingParams(max_tokens=sides.max_tokens)
     token_ids = [prompt.token_ids for prompt in prompts]
     name = f"{len(prompts)} at once"
     for number in range(sides.rounds):
-        reference, plain_s = _timed(sides.plain, token_ids, params)
-        drafted, auto_s = _timed(sides.auto, token_ids, params)
-        for prompt, plain_text, text in zip(prompts, reference, drafted, strict=True):
+        written, seconds = {}, {}
+        for side, engine in _in_turn(sides, number):
+            written[side], seconds[side] = _timed(engine, token_ids, params)
+        for prompt, plain_text, text in zip(prompts, written[PLAIN], written[AUTO], strict=True):
             sides.identity.compare(f"{prompt.id}, auto, {name}", plain_text, text)
-        num_tokens = sum(len(text) for text in reference)
-        race.turns.append(Turn(round=number, name=name, num_tokens=num_tokens, seconds={PLAIN: plain_s, AUTO: auto_s}))
+        num_tokens = sum(len(text) for text in written[PLAIN])
+        race.turns.append(Turn(round=number, name=name, num_tokens=num_tokens, seconds=seconds))
         advance()
 
 
@@ -167,6 +172,12 @@ def measure_draft_cost(
             cost.draft_ms.append(draft_s * 1e3)
             cost.plain_ms.append(plain_s * 1e3)
         advance()
+
+
+def _in_turn(sides: Sides, number: int) -> list[tuple[str, Engine]]:
+    """The own engines by name, in one order or the other."""
+    engines = [(PLAIN, sides.plain), (AUTO, sides.auto)]
+    return engines[::-1] if number % 2 else engines
 
 
 def _spread(fractions: Sequence[tuple[float, float]]) -> Spread | None:

@@ -50,7 +50,7 @@ class HeadsDraftConfig:
         ConfigError: a value is out of its range.
     """
 
-    breadth: int = 4
+    breadth: int = 2
     max_depth: int | None = None
     min_parent_probability: float = 0.0
     catch_up_rows: int = 256
@@ -64,7 +64,7 @@ class HeadsDraftConfig:
             if value is not None and value < 1:
                 raise ConfigError(f"{name} = {value}: it must be at least 1.")
         if self.breadth > 64:
-            raise ConfigError(f"breadth = {self.breadth}: it must be at most 64. Four or so are usual.")
+            raise ConfigError(f"breadth = {self.breadth}: it must be at most 64. Two or so are usual.")
         if not 0.0 <= self.min_parent_probability <= 1.0:
             raise ConfigError(f"min_parent_probability = {self.min_parent_probability}: it must be between 0 and 1.")
 

@@ -48,8 +48,7 @@ def load_trunk(
         weights: "stored" keeps the file's formats; "int8" and "int8-row"
             quantise every matrix on the way in, by groups of 32 inputs or by
             output (a second rounding, if the file is quantised already); "bf16"
-            rounds f32 and f16 matrices; "f32" expands every matrix (a
-            reference, slow).
+            and "f32" expand every matrix (slow; "f32" is a reference).
         cache: format of keys and values; "auto" is f32 for f32 weights, else f16.
         taps: layers whose outputs it keeps for heads, ascending: 0 is the embedding, `num_layers` what the final
             norm gets. They take cache memory and change no logit.

@@ -59,7 +59,7 @@ def _converted(tensor: Tensor, weights: WeightFormat) -> tuple[str, NDArray[np.u
     floating = tensor.kind in ("F32", "F16", "BF16")
     if (weights == "f32" and tensor.kind != "F32") or (weights in ("int8", "int8-row") and not floating):
         return "F32", tensor.dequantize().reshape(-1).view(np.uint8)
-    if weights == "bf16" and tensor.kind in ("F32", "F16"):
+    if weights == "bf16" and tensor.kind != "BF16":
         return "BF16", _rounded_to_bf16(tensor.dequantize().reshape(-1)).view(np.uint8)
     return tensor.kind, tensor.data
 

@@ -282,6 +282,7 @@ def test_drafting_is_counted_in_plain_passes_and_medians_leave_out_the_prompt() 
 @pytest.fixture
 def arguments(files: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(measurement, "ROUNDS", 1)
+    monkeypatch.setattr(measurement, "ROUNDS_TOGETHER", 1)
     monkeypatch.setattr(measurement, "BATCH", 4)
     model, heads_file, data = files
     words = ["--model", model, "--heads", heads_file, "--data", data, "--max-tokens", MAX_TOKENS, "--threads", 1]

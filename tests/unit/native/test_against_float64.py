@@ -76,6 +76,7 @@ def test_trees(name: str, committed: int, tiny_checkpoint: GetCheckpoint, tiny_t
         ("int8", "F32", 0.4),
         ("int8-row", "F32", 0.6),
         ("bf16", "F32", 0.2),
+        ("bf16", "Q8_0", 0.2),
     ],
 )
 def test_other_formats_come_near(
@@ -85,6 +86,13 @@ def test_other_formats_come_near(
     found = prefill_logits(tiny_trunk(kind=kind, num_layers=1, weights=weights), TOKENS)
     assert_near(found, expected, atol=tolerance, rtol=0)
     assert np.abs(found - expected).std() < tolerance / 5
+
+
+def test_quantised_weights_expand_to_bf16(tiny_trunk: GetTrunk) -> None:
+    stored, expanded = (
+        prefill_logits(tiny_trunk(kind="Q8_0", weights=weights), TOKENS) for weights in ("stored", "bf16")
+    )
+    assert not np.array_equal(stored, expanded)
 
 
 def test_a_long_context(tiny_checkpoint: GetCheckpoint, tiny_trunk: GetTrunk) -> None:

@@ -58,6 +58,13 @@ class Answer:
     usage: Usage | None = None
     is_whole: bool = True
 
+    def own_margin(self, place: int) -> float | None:
+        """Nats by which a token is less likely than the likeliest, by the server itself; `None` if it does not say."""
+        if place >= len(self.best_logprobs):
+            return None
+        margin = self.best_logprobs[place] - self.logprobs[place]
+        return margin if math.isfinite(margin) else None
+
     @property
     def ended(self) -> bool:
         """Whether the model ended the text itself (or a stop string did)."""

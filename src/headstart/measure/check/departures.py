@@ -120,7 +120,7 @@ def walk_by_law(
                 if not knows:
                     missing = _lost(law, [*before, *tokens[done:place]], tokens, answer, place, tolerance)
                 rank = int((row > row[token]).sum()) + 1
-                kind = "lost" if missing else _kind(knows, _server_margin(answer, place), rank, margin)
+                kind = "lost" if missing else _kind(knows, answer.own_margin(place), rank, margin)
             departures.append(
                 Departure(
                     prompt=number,
@@ -128,7 +128,7 @@ def walk_by_law(
                     server_token=token,
                     model_token=best,
                     margin=margin,
-                    server_margin=_server_margin(answer, place),
+                    server_margin=answer.own_margin(place),
                     kind=kind,
                 )
             )
@@ -183,13 +183,6 @@ def _kind(knows_law: bool | None, server_margin: float | None, rank: int, margin
         return "other"
     near = rank <= _NEAR_RANK and margin <= _NEAR_GAP
     return "near-miss" if (near if knows_law is None else knows_law) else "other"
-
-
-def _server_margin(answer: Answer, place: int) -> float | None:
-    if place >= len(answer.best_logprobs):
-        return None
-    margin = answer.best_logprobs[place] - answer.logprobs[place]
-    return margin if math.isfinite(margin) else None
 
 
 def _deviates(answer: Answer, place: int, row: NDArray[np.float64], tolerance: Tolerance) -> bool:
@@ -256,10 +249,10 @@ def compare_by_plain(
                 _goes_on(plain, place + missing, answer, place, tolerance) for missing in range(1, _MAX_LOST + 1)
             )
             rank = list(said).index(token) + 1 if token in said else len(said) + _NEAR_RANK
-            kind = "lost" if lost and not knows else _kind(knows, _server_margin(answer, place), rank, margin)
+            kind = "lost" if lost and not knows else _kind(knows, answer.own_margin(place), rank, margin)
         departure = Departure(
             prompt=number, position=place, server_token=token, model_token=own, margin=margin,
-            server_margin=_server_margin(answer, place), kind=kind,
+            server_margin=answer.own_margin(place), kind=kind,
         )  # fmt: skip
         return Walk(departures=(departure,), num_places=place + 1, num_deviating=num_deviating)
     shorter = min(len(ours), len(theirs))

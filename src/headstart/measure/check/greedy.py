@@ -56,6 +56,7 @@ def compare_fresh(
     tolerance = find_tolerance(
         fresh.errors,
         own_errors=fresh.own_errors,
+        own_margins=fresh.own_margins,
         logit_spread=fresh.spread,
         num_layers=num_layers,
         activation_bits=activation_bits,
@@ -139,11 +140,8 @@ def judge_greedy(
 
 def _margins_against_own(answers: Sequence[Answer], tolerance: Tolerance) -> list[float]:
     """By how much tokens are not the likeliest by the server's own word, which no rounding between engines explains."""
-    slip = 2.0 * (tolerance.scale + tolerance.step)
-    margins = [
-        best - own for answer in answers for best, own in zip(answer.best_logprobs, answer.logprobs, strict=True)
-    ]
-    return [margin for margin in margins if margin > slip]
+    margins = [answer.own_margin(place) for answer in answers for place in range(len(answer.best_logprobs))]
+    return [margin for margin in margins if margin is not None and margin > tolerance.slip]
 
 
 def _faults(walks: Sequence[Walk], tolerance: Tolerance) -> tuple[Fault, ...]:

@@ -43,7 +43,7 @@ class LawReference:
         if not answer.tokens:
             return
         (token,) = _ids(answer.tokens[:1])
-        into.margins.append(float(row.max() - row[token]))
+        into.take(answer, float(row.max() - row[token]))
         if answer.tops:
             top = [(candidate, value) for candidate, value in answer.tops[0] if isinstance(candidate, int)]
             into.errors += pair_errors(top, [float(row[candidate]) for candidate, _ in top])

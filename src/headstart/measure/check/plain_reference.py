@@ -42,7 +42,7 @@ class PlainReference:
             return
         said = dict(plain.tops[0])
         least = min(said.values())
-        into.margins.append(plain.tops[0][0][1] - said.get(answer.tokens[0], least))
+        into.take(answer, plain.tops[0][0][1] - said.get(answer.tokens[0], least))
         if answer.tops:
             into.errors += _errors(answer.tops[0], said)
         self._compare_with_itself(prompt, len(written), written, plain, into)

@@ -29,13 +29,22 @@ class FreshComparison:
         own_errors: likewise, of a reference that rounds otherwise when it writes a text than when it is given it. Two
             servers of one engine may agree to the bit there, and yet not where one of them verifies drafts.
         margins: by how much its token was less likely than the likeliest, in nats.
+        own_margins: likewise by the server's own word, where it gives one.
         spread: standard deviation of logits.
     """
 
     errors: list[float] = field(default_factory=list)
     own_errors: list[float] = field(default_factory=list)
     margins: list[float] = field(default_factory=list)
+    own_margins: list[float] = field(default_factory=list)
     spread: float = _USUAL_SPREAD
+
+    def take(self, answer: Answer, margin: float) -> None:
+        """Note the first token of an answer, and by how much it is less likely than the likeliest."""
+        self.margins.append(margin)
+        own_margin = answer.own_margin(0)
+        if own_margin is not None:
+            self.own_margins.append(own_margin)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,9 @@ those of the sum of many small roundings, and the tolerance is what no error is 
 Logits themselves may be coarse: in bfloat16 one of 20 is a multiple of 1/8. Two servers of one engine then mostly agree
 to the bit, and differ by a whole step else. So a step more or less is no sign of anything.
 
+In most servers what is said of a token and its choice come from the same logits, and fresh answers show whether they
+do. No difference between engines is in that, so that what goes against the server's own word need not be as large.
+
 It is *bounded* by what the arithmetic explains: each of some eight results of a layer (projections, their inputs,
 sums into the residual stream) is rounded, in a direction of its own, so after L layers a logit errs by about r sqrt(8
 L) times the spread of logits. In 16-bit arithmetic r is 2**-9; engines for quantised weights, this one included,
@@ -45,6 +48,8 @@ class Tolerance:
         deviation: standard deviation of the error of the difference of two log-probabilities.
         largest: what the margin may be at most.
         step: what differs if anything does, where most places agree to the bit; else 0.
+        own_margin: nats by which a fresh token was less likely than the likeliest by the server's own word, at most;
+            `None` if too few of them tell.
         basis: whether the deviation was measured, or is the bound because the server tells no log-probabilities.
         num_measured: differences that were compared.
     """
@@ -53,6 +58,7 @@ class Tolerance:
     deviation: float
     largest: float
     step: float
+    own_margin: float | None
     basis: Literal["measured", "bound"]
     num_measured: int
 
@@ -67,6 +73,15 @@ class Tolerance:
         return 5.0 * self.scale
 
     @property
+    def slip(self) -> float:
+        """Nats by which a token may be less likely than the likeliest by the server's own word.
+
+        Even if fresh tokens never are, a guess's log-probability may come from another computation than its choice.
+        """
+        computed_again = self.scale + self.step
+        return computed_again + (computed_again if self.own_margin is None else self.own_margin)
+
+    @property
     def is_same_model(self) -> bool:
         """Whether rounding explains what was measured."""
         return self.margin <= self.largest
@@ -78,6 +93,7 @@ class Tolerance:
             "deviation": self.deviation,
             "largest": self.largest,
             "step": self.step,
+            "own_margin": self.own_margin,
             "basis": self.basis,
             "num_measured": self.num_measured,
         }
@@ -87,6 +103,7 @@ def find_tolerance(
     errors: Sequence[float],
     *,
     own_errors: Sequence[float] = (),
+    own_margins: Sequence[float] = (),
     logit_spread: float,
     num_layers: int,
     activation_bits: ActivationBits,
@@ -98,6 +115,7 @@ def find_tolerance(
     Args:
         errors: differences, theirs and ours, of the difference of two tokens' log-probabilities at a place.
         own_errors: likewise, of one engine that computes the same place in two ways; the larger errors count.
+        own_margins: by how much tokens of fresh answers are less likely than the likeliest by the server's own word.
         logit_spread: standard deviation of the logits of a place.
         num_layers: of the model.
         activation_bits: of the coarser of the two engines.
@@ -108,16 +126,19 @@ def find_tolerance(
     # P(|error| > t) = exp(-t / scale) for Laplace; its deviation is sqrt(2) scale, its median ln(2) scale
     tail = math.log(max(num_places, 1) / false_alarm)
     largest = bound / math.sqrt(2.0) * tail + _ROUNDING_PRINTED
+    own_margin = max(own_margins) if len(own_margins) >= MIN_MEASURED else None
     if len(errors) < MIN_MEASURED:
         return Tolerance(
-            margin=largest, deviation=bound, largest=largest, step=0.0, basis="bound", num_measured=len(errors)
-        )
+            margin=largest, deviation=bound, largest=largest, step=0.0, own_margin=own_margin, basis="bound",
+            num_measured=len(errors),
+        )  # fmt: skip
     scale, step = max(_scale_and_step(kind) for kind in (errors, own_errors) if len(kind) >= MIN_MEASURED)
     return Tolerance(
         margin=scale * tail + _ROUNDING_PRINTED,
         deviation=math.sqrt(2.0) * scale,
         largest=largest,
         step=step,
+        own_margin=own_margin,
         basis="measured",
         num_measured=len(errors),
     )

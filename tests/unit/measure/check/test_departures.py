@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headstart.measure.check.answers import Answer
@@ -10,7 +12,9 @@ from headstart.measure.check.evidence import NearMissEvidence
 from headstart.measure.check.greedy import judge_greedy
 from headstart.measure.check.tolerance import Tolerance
 
-TOLERANCE = Tolerance(margin=0.1, deviation=0.02, largest=1.0, step=0.0, basis="measured", num_measured=50)
+TOLERANCE = Tolerance(
+    margin=0.1, deviation=0.02, largest=1.0, step=0.0, own_margin=0.0, basis="measured", num_measured=50
+)
 LAW = (("a", -0.5), ("b", -1.2), ("c", -3.0))
 DISTORTED = (("b", -0.9), ("a", -1.3), ("c", -3.0))
 
@@ -59,3 +63,18 @@ def test_many_ties_are_the_fault_of_who_knows_better_or_of_wrong_logits(said, fa
     finding = judge_greedy(ManyTies(), [str(number) for number in range(6)], answers, TOLERANCE, 1e-3)
     assert finding.figures["num_ties"] == 6
     assert [found.kind for found in finding.faults] == [fault]
+
+
+@pytest.mark.parametrize(("own_margin", "faults"), [(0.0, ["near-miss accepted"]), (None, []), (0.02, [])])
+def test_what_goes_against_the_servers_own_word_counts_as_much_as_fresh_answers_heed_it(own_margin, faults):
+    # between one and two times what rounding brings: 0.014 nats
+    said = (("a", -0.690), ("b", -0.712))
+    answers = [answer("b", said)] * 2 + [answer("a", said)] * 30
+
+    class Agrees:
+        def walk(self, prompt, answer, tolerance, number, evidence):
+            return compare_by_plain(answer, answer, tolerance, number, evidence)
+
+    tolerance = replace(TOLERANCE, own_margin=own_margin)
+    finding = judge_greedy(Agrees(), [str(number) for number in range(32)], answers, tolerance, 1e-3)
+    assert [found.kind for found in finding.faults] == faults

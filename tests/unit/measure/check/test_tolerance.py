@@ -53,6 +53,13 @@ def test_an_engine_that_differs_from_itself_sets_the_tolerance():
     assert find_tolerance(equal, own_errors=coarse[-10:], **SETTINGS).margin < 1e-4  # too few to say
 
 
+def test_own_margins_count_if_there_are_enough():
+    few, many = (find_tolerance(errors(0.01), own_margins=[0.0, 0.2] * count, **SETTINGS) for count in (4, 20))
+    assert few.own_margin is None
+    assert few.slip == pytest.approx(2 * few.scale)
+    assert many.slip == pytest.approx(0.2 + many.scale)
+
+
 def test_what_arithmetic_cannot_explain_is_another_model():
     assert not find_tolerance(errors(0.2), **SETTINGS).is_same_model
     assert find_tolerance(errors(0.2), **{**SETTINGS, "activation_bits": 8}).is_same_model
