@@ -26,10 +26,11 @@ constexpr int kMostFourTileRows = kMaxRows >= 8 ? 6 : 2;
 // kRows rows by kTiles tiles at once; each sum is one chain over the inputs. The first rows to come by also fetch the
 // next tiles: the hardware follows one stream of addresses better than as many as there are tiles.
 template <class Weight, int kRows, int kTiles, bool kFetches>
-void float_block(const MatrixView& weights, const float* x, int row_stride, int tile, const Destination& to,
-                 int first_row) {
+void float_block(const MatrixView& weights, const float* rows, int row_stride, int first_row, int tile,
+                 const Destination& to) {
   using Stored = typename Weight::Stored;
   constexpr size_t kBytes = kTiles * kTile * sizeof(Stored);  // of one input
+  const float* x = rows + static_cast<size_t>(first_row) * row_stride;
   const Stored* w[kTiles];
   Floats sums[kRows][kTiles];
   for (int t = 0; t < kTiles; ++t) {
@@ -67,11 +68,10 @@ void float_rows(const MatrixView& weights, const float* rows, int row_stride, in
     float_rows<Weight, kRows, kTiles / 2>(weights, rows, row_stride, first_row, height, tile, to);
     float_rows<Weight, kRows, kTiles / 2>(weights, rows, row_stride, first_row, height, tile + kTiles / 2, to);
   } else {
-    const float* x = rows + static_cast<size_t>(first_row) * row_stride;
     if (first_row == 0) {
-      float_block<Weight, kRows, kTiles, true>(weights, x, row_stride, tile, to, first_row);
+      float_block<Weight, kRows, kTiles, true>(weights, rows, row_stride, first_row, tile, to);
     } else {
-      float_block<Weight, kRows, kTiles, false>(weights, x, row_stride, tile, to, first_row);
+      float_block<Weight, kRows, kTiles, false>(weights, rows, row_stride, first_row, tile, to);
     }
   }
 }
