@@ -115,14 +115,11 @@ class BenchFlags:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ServerFlags:
-    """Servers that are measured instead of a model file."""
+    """Servers that are measured."""
 
     url: Annotated[
         str | None,
-        Parameter(
-            help="An OpenAI-compatible server that drafts, such as http://localhost:8000/v1, to be measured instead of "
-            "a model file."
-        ),
+        Parameter(help="An OpenAI-compatible server that drafts, such as http://localhost:8000/v1: what is measured."),
     ] = None
     url_plain: Annotated[str | None, Parameter(help="The same model on a server that does not draft.")] = None
     plain_fields: Annotated[
