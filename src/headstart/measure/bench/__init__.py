@@ -3,7 +3,7 @@
 from headstart.measure.bench.clock import Clock
 from headstart.measure.bench.engine_side import EngineSide, make_engine_sides
 from headstart.measure.bench.journal import Journal
-from headstart.measure.bench.records import CostSample, PassTally, RequestRecord, Turn
+from headstart.measure.bench.records import CostSample, PassSize, PassTally, RequestRecord, Turn
 from headstart.measure.bench.run import Bench, Side
 from headstart.measure.bench.server_side import ServerSide, token_counter
 from headstart.measure.bench.settings import PLAIN, BenchSettings, Cell, FilledCell, fill_cells
@@ -18,6 +18,7 @@ __all__ = [
     "EngineSide",
     "FilledCell",
     "Journal",
+    "PassSize",
     "PassTally",
     "RequestRecord",
     "ServerSide",

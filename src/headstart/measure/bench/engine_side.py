@@ -14,7 +14,7 @@ from headstart.engine.loading import EngineParts
 from headstart.errors import ConfigError
 from headstart.measure.bench.clock import Clock
 from headstart.measure.bench.pass_costs import GUESSES, time_passes
-from headstart.measure.bench.records import PassTally, RequestRecord
+from headstart.measure.bench.records import PassSize, PassTally, RequestRecord
 from headstart.measure.bench.run import Answers
 from headstart.measure.bench.settings import BenchSettings, FilledCell
 from headstart.measure.workload import Ask, ClosedLoop, Feed, Prompt
@@ -124,8 +124,8 @@ class EngineSide:
             ),
         )
 
-    def time_passes(self, num_sequences: int, context: int) -> Mapping[int, float]:
-        """Seconds of the trunk's passes by number of rows; see `headstart.measure.bench.run.Side`."""
+    def time_passes(self, num_sequences: int, context: int) -> Mapping[PassSize, float]:
+        """Seconds of the trunk's passes by size; see `headstart.measure.bench.run.Side`."""
         return time_passes(self._trunk, num_sequences, context, self._clock)
 
     def _counts(self) -> tuple[int, int, float]:

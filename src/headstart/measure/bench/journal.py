@@ -11,7 +11,7 @@ from headstart.errors import CheckpointError, ConfigError
 from headstart.measure.bench.records import CostSample, Turn
 
 FILE = "turns.jsonl"
-_FORM = 2
+_FORM = 3
 
 
 class Journal:

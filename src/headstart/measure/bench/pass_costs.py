@@ -1,7 +1,8 @@
-"""What passes cost where a cell works: with its number of sequences, at its context.
+"""What passes cost where a cell works: with its numbers of sequences, at its context.
 
 The engine's own curve is of one sequence after a few hundred tokens. Sixteen sequences read sixteen caches, and long
-ones read more, so that a prediction for a cell needs a curve of its own.
+ones read more, so that a prediction for a cell needs curves of its own; and one for each number of sequences, as the
+last requests run alone, and a guess looks back on a cache that is read anyway.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from headstart.engine.cache import num_pages_for
 from headstart.measure.bench.clock import Clock
+from headstart.measure.bench.records import PassSize
 from headstart.records import SamplingParams
 from headstart.runtime.protocol import Choice, Rows, Trunk
 
@@ -23,7 +25,9 @@ _SECONDS = 1.0
 _LEAST_REPEATS = 3
 
 
-def time_passes(trunk: Trunk, num_sequences: int, context: int, clock: Clock, max_rows: int = 512) -> dict[int, float]:
+def time_passes(
+    trunk: Trunk, num_sequences: int, context: int, clock: Clock, max_rows: int = 512
+) -> dict[PassSize, float]:
     """Time passes of a few sizes, choices included.
 
     The mean of some passes counts, not the fastest: what they are held against are sums over requests, in which a
@@ -33,36 +37,38 @@ def time_passes(trunk: Trunk, num_sequences: int, context: int, clock: Clock, ma
 
     Args:
         trunk: what to time.
-        num_sequences: that write at once at most. Fewer are timed as well, as the last requests run alone.
+        num_sequences: that write at once at most. Fewer are timed as well.
         context: tokens that each looks back on.
         clock: what to time with.
         max_rows: rows of a pass at most.
 
     Returns:
-        Seconds by number of rows.
+        Seconds by size.
     """
     context = max(0, min(context, trunk.max_context - max(GUESSES) - 1))
-    shapes = [(sequences, 1) for sequences in _powers_below(num_sequences)]
-    shapes += [(num_sequences, 1 + guesses) for guesses in GUESSES if num_sequences * (1 + guesses) <= max_rows]
-    _time_pass(trunk, *shapes[-1], context, clock)  # the first pass pays for what is touched for the first time
+    sizes = [
+        PassSize(sequences, sequences * (1 + guesses))
+        for sequences in (*_powers_below(num_sequences), num_sequences)
+        for guesses in GUESSES
+        if sequences * (1 + guesses) <= max_rows
+    ]
+    _time_pass(trunk, sizes[-1], context, clock)  # the first pass pays for what is touched for the first time
     # sizes in turn, so that a slow moment does not fall on one of them alone
     seconds: list[list[float]] = []
     ends_s = clock.now() + _SECONDS
     while len(seconds) < _LEAST_REPEATS or clock.now() < ends_s:
-        seconds.append([_time_pass(trunk, *shape, context, clock) for shape in shapes])
-    return {
-        sequences * rows: statistics.fmean(times)
-        for (sequences, rows), times in zip(shapes, zip(*seconds, strict=True), strict=True)
-    }
+        seconds.append([_time_pass(trunk, size, context, clock) for size in sizes])
+    return {size: statistics.fmean(times) for size, times in zip(sizes, zip(*seconds, strict=True), strict=True)}
 
 
 def _powers_below(number: int) -> list[int]:
     return [1 << exponent for exponent in range((number - 1).bit_length())]
 
 
-def _time_pass(trunk: Trunk, num_sequences: int, rows_each: int, context: int, clock: Clock) -> float:
+def _time_pass(trunk: Trunk, size: PassSize, context: int, clock: Clock) -> float:
     # the context's keys and values need not have been computed to take their time
-    count = num_sequences * rows_each
+    num_sequences, count = size
+    rows_each = count // num_sequences
     place = np.tile(np.arange(rows_each, dtype=np.int32), num_sequences)
     order = np.arange(count, dtype=np.int32)
     num_pages = num_pages_for(context + rows_each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from headstart.decoding.statistics import AcceptanceStatistics
 from headstart.measure.bench.server_counters import ServerCounters
@@ -115,16 +115,25 @@ class Turn:
         return cls(**fields)
 
 
+class PassSize(NamedTuple):
+    """A pass of so many sequences, with so many rows in all."""
+
+    sequences: int
+    rows: int
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CostSample:
     """What passes took at one moment, outside of all requests.
+
+    Rows that look back on one sequence share the reading of its cache, those of several sequences do not.
 
     Attributes:
         cell: key of the load and context.
         side: whose trunk.
         repeat, group: of the turn that came next.
         context: tokens that each sequence looked back on.
-        seconds: by number of rows.
+        seconds: by size.
     """
 
     cell: str
@@ -132,17 +141,17 @@ class CostSample:
     repeat: int
     group: str
     context: int
-    seconds: Mapping[int, float] = field(default_factory=dict)
+    seconds: Mapping[PassSize, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return {"kind": "cost", **asdict(self), "seconds": {str(rows): time for rows, time in self.seconds.items()}}
+        return {"kind": "cost", **asdict(self), "seconds": [[*size, time_s] for size, time_s in self.seconds.items()]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CostSample:
         """From what `to_json` gave."""
         fields = {key: value for key, value in data.items() if key != "kind"}
-        fields["seconds"] = {int(rows): time for rows, time in data["seconds"].items()}
+        fields["seconds"] = {PassSize(sequences, rows): time_s for sequences, rows, time_s in data["seconds"]}
         return cls(**fields)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headstart.measure.bench.journal import Journal
-from headstart.measure.bench.records import CostSample, PassTally, RequestRecord, Turn
+from headstart.measure.bench.records import CostSample, PassSize, PassTally, RequestRecord, Turn
 from headstart.measure.bench.server_counters import ServerCounters
 from headstart.measure.bench.settings import BenchSettings, FilledCell
 from headstart.measure.workload import Ask, ClosedLoop, Feed
@@ -63,8 +63,8 @@ class Side(Protocol):
             `None` if it was stopped.
         """
 
-    def time_passes(self, num_sequences: int, context: int) -> Mapping[int, float]:
-        """Seconds of the trunk's passes by number of rows; nothing from a side that cannot tell.
+    def time_passes(self, num_sequences: int, context: int) -> Mapping[PassSize, float]:
+        """Seconds of the trunk's passes by size; nothing from a side that cannot tell.
 
         Args:
             num_sequences: that write at once.

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from headstart.errors import HeadstartError
 from headstart.measure.bench.clock import Clock
-from headstart.measure.bench.records import RequestRecord
+from headstart.measure.bench.records import PassSize, RequestRecord
 from headstart.measure.bench.run import Answers
 from headstart.measure.bench.server_counters import read_counters
 from headstart.measure.openai_client import CompletionRequest
@@ -142,7 +142,7 @@ class ServerSide:
         counters = None if before is None or after is None else after.since(before)
         return Answers(seconds=seconds, requests=tuple(records), counters=counters)
 
-    def time_passes(self, num_sequences: int, context: int) -> Mapping[int, float]:
+    def time_passes(self, num_sequences: int, context: int) -> Mapping[PassSize, float]:
         """Nothing: a server does not tell what its passes cost."""
         return {}
 

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.statistics import AcceptanceStatistics
 from headstart.measure.bench.records import CostSample, RequestRecord, Turn, acceptance_of
 from headstart.measure.bench.server_counters import acceptance_of_counters
 from headstart.measure.bench.settings import PLAIN
 from headstart.measure.report.latency import Latency
-from headstart.measure.report.prediction import Prediction, cost_curve, predict
+from headstart.measure.report.prediction import PassCosts, Prediction, predict
 from headstart.measure.report.spread import Spread
 
 Item = TypeVar("Item")
@@ -166,11 +165,11 @@ def cell_figures(
     """
     own_turns = [turn for turn in turns if turn.cell == cell["key"]]
     own_costs = [sample for sample in costs if sample.cell == cell["key"]]
-    curve = cost_curve(own_costs)
-    points = {} if curve is None else curve.points
+    pass_costs = PassCosts.of(own_costs)
+    points = {} if pass_costs is None else pass_costs.points
     first = next(iter(points.values()), 1.0)
     is_open = cell["load"]["kind"] == "open"
-    figures = [_side_figures(side, own_turns, curve, is_open=is_open) for side in sides]
+    figures = [_side_figures(side, own_turns, pass_costs, is_open=is_open) for side in sides]
     return CellFigures(
         key=cell["key"],
         load=cell["load"],
@@ -181,7 +180,7 @@ def cell_figures(
     )
 
 
-def _side_figures(side: str, turns: Sequence[Turn], costs: CostCurve | None, *, is_open: bool) -> SideFigures:
+def _side_figures(side: str, turns: Sequence[Turn], costs: PassCosts | None, *, is_open: bool) -> SideFigures:
     own = [turn for turn in turns if turn.side == side]
     requests = [request for turn in own for request in turn.requests]
     pairs = [] if side == PLAIN else _pairs(turns, side)
@@ -276,7 +275,7 @@ def _hashes(requests: Iterable[RequestRecord]) -> dict[str, str]:
     return {request.name: request.token_hash for request in requests}
 
 
-def _prediction(pairs: Sequence[Pair], costs: CostCurve | None) -> Prediction | None:
+def _prediction(pairs: Sequence[Pair], costs: PassCosts | None) -> Prediction | None:
     if costs is None or not pairs:
         return None
     return predict([plain for plain, _ in pairs], [drafted for _, drafted in pairs], costs)

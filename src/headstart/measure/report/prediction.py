@@ -14,12 +14,13 @@ that read a prompt are no part of either speed-up.
 from __future__ import annotations
 
 import statistics
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headstart.decoding.cost_curve import CostCurve
-from headstart.measure.bench.records import CostSample, PassTally, Turn
+from headstart.measure.bench.records import CostSample, PassSize, PassTally, Turn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,22 +47,52 @@ class Prediction:
         return self.check_cost + self.draft_cost
 
 
-def cost_curve(samples: Iterable[CostSample]) -> CostCurve | None:
-    """The medians of what passes took; `None` if none were timed.
+class PassCosts:
+    """What passes took, as a curve over rows for each number of sequences."""
 
-    Samples of all sides belong together: their trunks do the same work, and a machine that is slow while one is
-    timed and fast while another is would make rows of guesses look dear or free.
-    """
-    seconds: dict[int, list[float]] = defaultdict(list)
-    for sample in samples:
-        for rows, time_s in sample.seconds.items():
-            seconds[rows].append(time_s)
-    if not seconds:
-        return None
-    return CostCurve({rows: statistics.median(times) for rows, times in seconds.items()})
+    def __init__(self, seconds: Mapping[PassSize, float]) -> None:
+        """Take seconds by size; at least one."""
+        by_sequences: dict[int, dict[int, float]] = defaultdict(dict)
+        for size, time_s in sorted(seconds.items()):
+            by_sequences[size.sequences][size.rows] = time_s
+        self._curves = {sequences: CostCurve(points) for sequences, points in by_sequences.items()}
+
+    @classmethod
+    def of(cls, samples: Iterable[CostSample]) -> PassCosts | None:
+        """The medians of what passes took; `None` if none were timed.
+
+        Samples of all sides belong together: their trunks do the same work, and a machine that is slow while one is
+        timed and fast while another is would make rows of guesses look dear or free.
+        """
+        seconds: dict[PassSize, list[float]] = defaultdict(list)
+        for sample in samples:
+            for size, time_s in sample.seconds.items():
+                seconds[size].append(time_s)
+        return cls({size: statistics.median(times) for size, times in seconds.items()}) if seconds else None
+
+    @property
+    def points(self) -> dict[int, float]:
+        """Seconds by rows: of fewer sequences with a row each, then of all of them with guesses."""
+        most = max(self._curves)
+        alone = {sequences: curve.cost(sequences) for sequences, curve in self._curves.items()}
+        return {**alone, **self._curves[most].points}
+
+    def added_s(self, sequences: int, drafted: int) -> float:
+        """Seconds that so many guesses, in all, add to a pass of so many sequences."""
+        counts = sorted(self._curves)
+        right = min(bisect_left(counts, sequences), len(counts) - 1)
+        left = right if counts[right] <= sequences else max(right - 1, 0)
+        below, above = (self._added_s(counts[place], drafted) for place in (left, right))
+        if left == right:
+            return below
+        return below + (above - below) * (sequences - counts[left]) / (counts[right] - counts[left])
+
+    def _added_s(self, sequences: int, drafted: int) -> float:
+        curve = self._curves[sequences]
+        return curve.cost(sequences + drafted) - curve.cost(sequences)
 
 
-def predict(plain_turns: Sequence[Turn], turns: Sequence[Turn], costs: CostCurve) -> Prediction | None:
+def predict(plain_turns: Sequence[Turn], turns: Sequence[Turn], costs: PassCosts) -> Prediction | None:
     """Predict from passes.
 
     Args:
@@ -79,12 +110,8 @@ def predict(plain_turns: Sequence[Turn], turns: Sequence[Turn], costs: CostCurve
     plain_pass_s = _seconds_by_sequences(plain_tallies, lambda tally: tally.seconds)
     plain_rest_s = _seconds_by_sequences(plain_tallies, _rest_s)
 
-    def added_s(tally: PassTally) -> float:
-        """Seconds that a pass takes longer than a plain one of as many sequences."""
-        return costs.cost(tally.sequences + tally.drafted) - costs.cost(tally.sequences)
-
     plain_s = sum(tally.passes * _nearest(plain_pass_s, tally.sequences) for tally in tallies)
-    check_s = plain_s + sum(tally.passes * added_s(tally) for tally in tallies)
+    check_s = plain_s + sum(tally.passes * costs.added_s(tally.sequences, tally.drafted) for tally in tallies)
     draft_s = sum(_rest_s(tally) - tally.passes * _nearest(plain_rest_s, tally.sequences) for tally in tallies)
     # the plain passes that would write as much: each gives one token to each sequence
     spared_s = sum(tally.tokens / tally.sequences * _nearest(plain_pass_s, tally.sequences) for tally in tallies)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from headstart.errors import CheckpointError, ConfigError
-from headstart.measure.bench import CostSample, Journal, Turn
+from headstart.measure.bench import CostSample, Journal, PassSize, Turn
 
-COST = CostSample(cell="c", side="none", repeat=0, group="g", context=3, seconds={1: 0.25})
+COST = CostSample(cell="c", side="none", repeat=0, group="g", context=3, seconds={PassSize(1, 1): 0.25})
 
 
 def test_another_run_is_refused_and_what_differs_is_named(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from headstart.measure.bench import (
     CostSample,
     FilledCell,
     Journal,
+    PassSize,
     PassTally,
     RequestRecord,
     Turn,
@@ -55,9 +56,9 @@ class ScriptedSide:
             advance()
         return Answers(seconds=float(len(records)), requests=tuple(records))
 
-    def time_passes(self, num_sequences: int, context: int) -> Mapping[int, float]:
+    def time_passes(self, num_sequences: int, context: int) -> Mapping[PassSize, float]:
         self.calls.append(f"time {self.name} {num_sequences} {context}")
-        return {num_sequences: 0.1}
+        return {PassSize(num_sequences, num_sequences): 0.1}
 
 
 def record(name: str, category: str) -> RequestRecord:
@@ -192,7 +193,9 @@ def test_records_come_back_from_disk_as_they_were(tmp_path: Path) -> None:
         passes=(PassTally(sequences=1, drafted=2, passes=3, tokens=4, seconds=0.5, trunk_s=0.25),),
         counters=ServerCounters(tokens=5, drafts=2, drafted=4, accepted=3, accepted_by_depth=(2, 1)),
     )  # fmt: skip
-    cost = CostSample(cell="c", side="none", repeat=0, group="g", context=3, seconds={1: 0.25, 16: 0.5})
+    cost = CostSample(
+        cell="c", side="none", repeat=0, group="g", context=3, seconds={PassSize(1, 1): 0.25, PassSize(1, 16): 0.5}
+    )
     journal = Journal(tmp_path, {})
     journal.add(turn)
     journal.add(cost)

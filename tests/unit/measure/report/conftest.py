@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headstart.measure.bench import CostSample, Journal, PassTally, RequestRecord, Turn
+from headstart.measure.bench import CostSample, Journal, PassSize, PassTally, RequestRecord, Turn
 
 MakeRequest = Callable[..., RequestRecord]
 MakeTurn = Callable[..., Turn]
@@ -117,7 +117,10 @@ def whole_run(make_request: MakeRequest, make_turn: MakeTurn) -> tuple[dict[str,
                         passes=passes,
                     )
                 )
-                points = {sequences: 0.01, 3 * sequences: 0.013, 17 * sequences: 0.05}
+                points = {
+                    PassSize(sequences, rows * sequences): seconds
+                    for rows, seconds in ((1, 0.01), (3, 0.013), (17, 0.05))
+                }
                 journal.add(CostSample(cell=key, side=side, repeat=repeat, group="all", context=128, seconds=points))
     subject = {
         "model": {"name": "toy <model>"},

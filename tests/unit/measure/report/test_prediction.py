@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headstart.decoding.cost_curve import CostCurve
-from headstart.measure.bench import CostSample, PassTally, Turn
-from headstart.measure.report.prediction import cost_curve, predict
+from headstart.measure.bench import CostSample, PassSize, PassTally, Turn
+from headstart.measure.report.prediction import PassCosts, predict
 
 MakeTurn = Callable[..., Turn]
 
@@ -20,8 +19,12 @@ def tally(
     )  # fmt: skip
 
 
+def pass_costs(seconds: dict[tuple[int, int], float]) -> PassCosts:
+    return PassCosts({PassSize(*size): time_s for size, time_s in seconds.items()})
+
+
 def test_one_sequence_is_tau_over_v_plus_c(make_turn: MakeTurn) -> None:
-    costs = CostCurve({1: 2.0, 3: 3.0, 5: 4.0})
+    costs = pass_costs({(1, 1): 2.0, (1, 3): 3.0, (1, 5): 4.0})
     # 6 passes with two guesses, 2 with four, 2 without
     drafted = make_turn(
         "heads", 0, 1.0,
@@ -40,7 +43,7 @@ def test_one_sequence_is_tau_over_v_plus_c(make_turn: MakeTurn) -> None:
 
 
 def test_several_sequences_are_held_against_passes_of_as_many(make_turn: MakeTurn) -> None:
-    costs = CostCurve({1: 1.0, 4: 2.0, 8: 3.0})
+    costs = pass_costs({(1, 1): 1.0, (4, 4): 2.0, (4, 8): 3.0})
     drafted = make_turn("heads", 0, 1.0, passes=[tally(4, 4, 10, 60, 40.0), tally(1, 0, 5, 5, 5.0)])
     plain = make_turn("none", 0, 1.0, passes=[tally(4, 0, 15, 60, 30.0), tally(1, 0, 5, 5, 5.0)])
     found = predict([plain], [drafted], costs)
@@ -51,7 +54,7 @@ def test_several_sequences_are_held_against_passes_of_as_many(make_turn: MakeTur
 
 
 def test_a_number_of_sequences_that_plain_decoding_never_had_takes_the_nearest(make_turn: MakeTurn) -> None:
-    costs = CostCurve({1: 1.0, 4: 1.0})
+    costs = pass_costs({(1, 1): 1.0, (4, 4): 1.0})
     drafted = make_turn("heads", 0, 1.0, passes=[tally(3, 0, 1, 3, 1.0)])
     plain = make_turn("none", 0, 1.0, passes=[tally(4, 0, 10, 40, 20.0), tally(1, 0, 10, 10, 10.0)])
     found = predict([plain], [drafted], costs)
@@ -61,7 +64,7 @@ def test_a_number_of_sequences_that_plain_decoding_never_had_takes_the_nearest(m
 
 def test_what_the_engine_does_beside_the_trunk_is_in_every_pass(make_turn: MakeTurn) -> None:
     """A trunk so small that most of a pass is the engine's own work: further rows then cost next to nothing."""
-    costs = CostCurve({1: 0.1, 4: 0.2})
+    costs = pass_costs({(1, 1): 0.1, (1, 4): 0.2})
     drafted = make_turn("heads", 0, 1.0, passes=[tally(1, 3, 10, 30, 11.0, 9.0)])
     plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 30, 30, 30.0, 27.0)])
     found = predict([plain], [drafted], costs)
@@ -72,7 +75,7 @@ def test_what_the_engine_does_beside_the_trunk_is_in_every_pass(make_turn: MakeT
 
 def test_the_text_of_many_tokens_is_a_cost_of_drafting(make_turn: MakeTurn) -> None:
     """A pass of three tokens spells three, and a tiny trunk takes no longer than that."""
-    costs = CostCurve({1: 0.1, 4: 0.1})
+    costs = pass_costs({(1, 1): 0.1, (1, 4): 0.1})
     drafted = make_turn("heads", 0, 1.0, passes=[tally(1, 3, 10, 30, 31.0, 30.0)])
     plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 30, 30, 33.0, 30.0)])
     found = predict([plain], [drafted], costs)
@@ -81,17 +84,35 @@ def test_the_text_of_many_tokens_is_a_cost_of_drafting(make_turn: MakeTurn) -> N
 
 
 def test_sides_that_tell_no_passes_have_no_prediction(make_turn: MakeTurn) -> None:
-    costs = CostCurve({1: 1.0})
+    costs = pass_costs({(1, 1): 1.0})
     assert predict([make_turn("none", 0, 1.0)], [make_turn("heads", 0, 1.0)], costs) is None
-    assert cost_curve([]) is None
-    assert cost_curve([CostSample(cell="c", side="none", repeat=0, group="g", context=1)]) is None
+    assert PassCosts.of([]) is None
+    assert PassCosts.of([CostSample(cell="c", side="none", repeat=0, group="g", context=1)]) is None
+
+
+def test_a_guess_looks_back_on_what_its_sequence_reads_anyway(make_turn: MakeTurn) -> None:
+    """Over long texts another sequence is dear, a further row of one is not, and the last sequences run alone."""
+    costs = pass_costs({(1, 1): 10.0, (1, 3): 11.0, (2, 2): 20.0, (2, 6): 22.0, (4, 4): 40.0, (4, 12): 46.0})
+    assert costs.added_s(1, 2) == pytest.approx(1.0)
+    assert costs.added_s(4, 4) == pytest.approx(3.0)
+    assert costs.added_s(3, 4) == pytest.approx((2.0 + 3.0) / 2)  # between two sequences and four
+    assert costs.added_s(9, 4) == pytest.approx(3.0)
+    assert costs.points == {1: 10.0, 2: 20.0, 4: 40.0, 12: 46.0}
+    drafted = make_turn("heads", 0, 1.0, passes=[tally(1, 2, 10, 20, 110.0)])
+    plain = make_turn("none", 0, 1.0, passes=[tally(1, 0, 20, 20, 200.0)])
+    found = predict([plain], [drafted], costs)
+    assert found is not None
+    assert found.predicted == pytest.approx(2.0 / 1.1) == found.measured
 
 
 def test_costs_are_medians_over_sides_and_turns() -> None:
     samples = [
-        CostSample(cell="c", side=side, repeat=number, group="g", context=1, seconds={1: seconds, 4: 2 * seconds})
+        CostSample(
+            cell="c", side=side, repeat=number, group="g", context=1,
+            seconds={PassSize(1, 1): seconds, PassSize(1, 4): 2 * seconds},
+        )
         for number, (side, seconds) in enumerate((("none", 1.0), ("heads", 9.0), ("none", 1.2)))
-    ]
-    curve = cost_curve(samples)
-    assert curve is not None
-    assert curve.points == {1: 1.2, 4: 2.4}
+    ]  # fmt: skip
+    costs = PassCosts.of(samples)
+    assert costs is not None
+    assert costs.points == {1: 1.2, 4: 2.4}
