@@ -14,10 +14,11 @@ that read a prompt are no part of either speed-up.
 from __future__ import annotations
 
 import statistics
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from headstart.decoding.cost_curve import CostCurve
 from headstart.measure.bench.records import CostSample, PassSize, PassTally, Turn
@@ -52,7 +53,7 @@ class PassCosts:
 
     def __init__(self, seconds: Mapping[PassSize, float]) -> None:
         """Take seconds by size; at least one."""
-        by_sequences: dict[int, dict[int, float]] = defaultdict(dict)
+        by_sequences: dict[int, dict[int, float]] = defaultdict(dict)  # ascending
         for size, time_s in sorted(seconds.items()):
             by_sequences[size.sequences][size.rows] = time_s
         self._curves = {sequences: CostCurve(points) for sequences, points in by_sequences.items()}
@@ -79,17 +80,8 @@ class PassCosts:
 
     def added_s(self, sequences: int, drafted: int) -> float:
         """Seconds that so many guesses, in all, add to a pass of so many sequences."""
-        counts = sorted(self._curves)
-        right = min(bisect_left(counts, sequences), len(counts) - 1)
-        left = right if counts[right] <= sequences else max(right - 1, 0)
-        below, above = (self._added_s(counts[place], drafted) for place in (left, right))
-        if left == right:
-            return below
-        return below + (above - below) * (sequences - counts[left]) / (counts[right] - counts[left])
-
-    def _added_s(self, sequences: int, drafted: int) -> float:
-        curve = self._curves[sequences]
-        return curve.cost(sequences + drafted) - curve.cost(sequences)
+        timed = [curve.cost(count + drafted) - curve.cost(count) for count, curve in self._curves.items()]
+        return float(np.interp(sequences, list(self._curves), timed))
 
 
 def predict(plain_turns: Sequence[Turn], turns: Sequence[Turn], costs: PassCosts) -> Prediction | None:
