@@ -5,6 +5,8 @@
 namespace headstart {
 namespace {
 
+constexpr int kAhead = 4;  // pages that are asked of memory before they are read
+
 // Heads that share keys read them together, unless that would leave threads without work.
 int heads_of_item(const RowPlan& plan, const AttentionShape& shape, int num_threads) {
   const int group = shape.num_heads / shape.num_kv_heads;
@@ -57,6 +59,15 @@ class Item {
   float* scores(int r, int h) { return scratch_.scores.data() + static_cast<size_t>(r * num_heads_ + h) * stride_; }
   float* mixed(int r) { return scratch_.mixed.data() + static_cast<size_t>(r * num_heads_) * shape_.head_dim; }
 
+  int stored_at(int page) const { return plan_.page(block_.sequence, page * kPageTokens); }
+
+  // Pages lie far apart, so the processor does not foresee the next one.
+  void ask_for(const void* stored) const {
+    const auto* line = static_cast<const char*>(stored);
+    const int num_bytes = kPageTokens * shape_.head_dim * (cache_.shape().half ? 2 : 4);
+    for (int at = 0; at < num_bytes; at += 64) __builtin_prefetch(line + at, 0, 2);
+  }
+
   struct Page {
     const void* data;
     bool half;
@@ -83,8 +94,8 @@ class Item {
       }
     }
     for (int page = begin_page_; page < end_page_; ++page) {
-      const int stored_at = plan_.page(block_.sequence, page * kPageTokens);
-      const Page keys = page_of(cache_.keys(stored_at, layer_, kv_head_));
+      if (page + kAhead < end_page_) ask_for(cache_.keys(stored_at(page + kAhead), layer_, kv_head_));
+      const Page keys = page_of(cache_.keys(stored_at(page), layer_, kv_head_));
       kernels_.score_block(scratch_.queries.data(), block_.num_rows * num_heads_, dim, keys.data, keys.half, dim,
                            scratch_.scores.data() + (page - begin_page_) * kPageTokens, stride_);
     }
@@ -110,7 +121,8 @@ class Item {
   void mix() {
     for (int page = begin_page_; page < end_page_; ++page) {
       const int base = page * kPageTokens;
-      const Page values = page_of(cache_.values(plan_.page(block_.sequence, base), layer_, kv_head_));
+      if (page + kAhead < end_page_) ask_for(cache_.values(stored_at(page + kAhead), layer_, kv_head_));
+      const Page values = page_of(cache_.values(stored_at(page), layer_, kv_head_));
       if (all_see(base)) {
         add_values(0, block_.num_rows, base, base + kPageTokens, 0, base, values);
       } else {
