@@ -28,7 +28,7 @@ libstdcxx=$("$compiler" -print-file-name=libstdc++.so)
 [ -e "$libasan" ] || fail "$compiler comes without libasan.so"
 
 mkdir -p build
-"$cmake" -S native -B "$build" -DHEADSTART_SANITIZE=ON -DCMAKE_CXX_COMPILER="$compiler" \
+"$cmake" -S native -B "$build" -DHEADSTART_SANITIZE=ON -DHEADSTART_STRICT=ON -DCMAKE_CXX_COMPILER="$compiler" \
   -DPython_EXECUTABLE="$python" >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
 "$cmake" --build "$build" --target _native _lookup --parallel 2 >"$build.log" 2>&1 || { cat "$build.log" >&2; exit 1; }
 

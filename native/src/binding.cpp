@@ -16,6 +16,7 @@
 #include <stdexcept>
 
 #include "cpu.hpp"
+#include "limits.hpp"
 #include "memory_reader.hpp"
 #include "program.hpp"
 
@@ -159,6 +160,13 @@ NB_MODULE(_native, m) {
   nb::exception<LogitsError>(m, "LogitsError");
 
   m.def("usable_cores", &usable_cores);
+  m.def(
+      "container_limits",
+      [](const std::string& root) {
+        const Limits limits = container_limits(root);
+        return std::tuple{limits.cores, limits.bytes};
+      },
+      "root"_a = "");
   m.def("instruction_sets", [] {
     std::vector<std::string> names;
     for (const Kernels* kernels : available_kernels()) names.emplace_back(kernels->name);
@@ -225,6 +233,7 @@ NB_MODULE(_native, m) {
            "row_order"_a.noconvert().none())
       .def("unpack_row",
            [](const Program& p, int matrix, int row) {
+             if (!p.weights()->has_matrix(matrix)) throw std::invalid_argument("there is no such matrix");
              const Matrix& weights = p.weights()->matrix(matrix);
              if (row < 0 || row >= weights.n) throw std::invalid_argument("the matrix has no such row");
              std::vector<float> values(static_cast<size_t>(weights.k));

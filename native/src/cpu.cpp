@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "limits.hpp"
+
 namespace headstart {
 
 #ifdef HEADSTART_X86
@@ -47,10 +49,13 @@ CpuFeatures cpu_features() {
 }
 
 int usable_cores() {
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
+  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = CPU_COUNT(&set);
+  // threads wait for each other in every phase: one that the container's quota holds up holds up all
+  if (const double quota = container_limits().cores; quota > 0) cores = std::min(cores, static_cast<int>(quota));
+  return std::clamp(cores, 1, kMostThreads);
 }
 
 }  // namespace headstart

@@ -10,6 +10,10 @@ struct CpuFeatures {
   bool amx = false;         // with AVX-512: tiles of INT8, which the system granted this process
 };
 CpuFeatures cpu_features();
+
+constexpr int kMostThreads = 1024;
+
+// that this process may use at once: by its affinity and its container's quota, at least 1 and at most kMostThreads
 int usable_cores();
 
 }  // namespace headstart

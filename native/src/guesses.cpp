@@ -45,9 +45,7 @@ void Guesser::find_likeliest(const float* logits, size_t most, const Kernels& ke
   }
   for (int i = whole; i < num_logits_; ++i) look_at(i);
   const size_t kept = std::min(most, found.size());
-  std::partial_sort(
-      found.begin(), found.begin() + static_cast<ptrdiff_t>(kept), found.end(),
-      [](const auto& a, const auto& b) { return a.first > b.first || (a.first == b.first && a.second < b.second); });
+  std::partial_sort(found.begin(), found.begin() + static_cast<ptrdiff_t>(kept), found.end(), higher_first<float>);
   found.resize(kept);
 }
 
@@ -116,6 +114,7 @@ std::vector<Guess> Guesser::guess(const float* logits, const Law* law, int posit
     }
     return guesses;
   }
+  if (!std::isfinite(top / law->temperature)) return guesses;  // the law refuses such a row, too
   couple(logits, *law, position, kernels, scratch);
   const double best = scratch.scored[0].first;
   double sum = 0.0;

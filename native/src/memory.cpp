@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "limits.hpp"
+
 namespace headstart {
 namespace {
 
@@ -36,7 +38,8 @@ void Mapping::swap(Mapping& other) noexcept {
 }
 
 size_t affordable(size_t num_bytes) {
-  const size_t memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  size_t memory = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  if (const size_t limit = container_limits().bytes; limit > 0) memory = std::min(memory, limit);
   if (num_bytes > memory) throw std::bad_alloc();
   return num_bytes;
 }
@@ -44,8 +47,9 @@ size_t affordable(size_t num_bytes) {
 uint8_t* Arena::allocate(size_t num_bytes) {
   const size_t rounded = (num_bytes + 63) / 64 * 64;
   if (used_ + rounded > capacity_) {
-    capacity_ = std::max(kChunk, rounded);
-    chunks_.emplace_back(capacity_);
+    const size_t capacity = std::max(kChunk, rounded);
+    chunks_.emplace_back(capacity);
+    capacity_ = capacity;
     used_ = 0;
   }
   uint8_t* piece = chunks_.back().data() + used_;

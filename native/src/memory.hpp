@@ -46,7 +46,7 @@ class Mapping {
 };
 
 // `num_bytes` themselves. The system would promise any amount and kill the process once it is used, so
-// more than the machine has throws std::bad_alloc.
+// more than the machine or its container has throws std::bad_alloc.
 size_t affordable(size_t num_bytes);
 
 // Hands out pieces that live as long as the arena, one after the other.

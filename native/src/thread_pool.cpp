@@ -1,8 +1,12 @@
 #include "thread_pool.hpp"
 
+#include <unistd.h>
+
 #ifdef HEADSTART_X86
 #include <immintrin.h>
 #endif
+
+#include <stdexcept>
 
 #include "cpu.hpp"
 
@@ -24,12 +28,23 @@ constexpr int kRunYields = 400;  // some 200 microseconds: a text's next pass is
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads)
-    : num_threads_(num_threads), spins_(num_threads <= usable_cores() ? kSpins : 0) {
+    : num_threads_(num_threads), spins_(num_threads <= usable_cores() ? kSpins : 0), process_(getpid()) {
   threads_.reserve(static_cast<size_t>(num_threads - 1));
-  for (int t = 1; t < num_threads; ++t) threads_.emplace_back([this, t] { work(t); });
+  try {
+    for (int t = 1; t < num_threads; ++t) threads_.emplace_back([this, t] { work(t); });
+  } catch (...) {  // the system gives no more of them
+    stop();
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
+  if (process_ != getpid()) {  // a fork has this memory, but not the threads
+    for (std::thread& thread : threads_) thread.detach();
+    return;
+  }
   stopping_ = true;
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
@@ -61,6 +76,10 @@ void ThreadPool::wait() {
 }
 
 void ThreadPool::run_erased(Task task, void* argument) {
+  if (num_threads_ > 1 && process_ != getpid()) {
+    throw std::runtime_error(
+        "this process was forked after the model was loaded, and has not its threads: load the model after forking");
+  }
   task_ = task;
   argument_ = argument;
   if (num_threads_ > 1) {

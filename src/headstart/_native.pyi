@@ -17,7 +17,10 @@ class LogitsError(Exception):
     """A logit is NaN or +infinity."""
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """Cores that this process may use at once, by its affinity and its container's quota."""
+
+def container_limits(root: str = "") -> tuple[float, int]:
+    """Cores and bytes of memory that control groups leave this process, 0 for no limit; `root` is for tests."""
 
 def instruction_sets() -> list[str]:
     """Kernel sets that this machine can run, best first."""

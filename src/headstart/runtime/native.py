@@ -70,9 +70,12 @@ def load_trunk(
     program = decoder_program(config, taps)
     placed = place_weights(checkpoint, family, config, program)
     try:
-        native = _native.Program(threads or _native.usable_cores(), instruction_set or "")
+        threads = threads or _native.usable_cores()
+        native = _native.Program(threads, instruction_set or "")
     except ValueError as error:
         raise UnsupportedError(f"{str(error).capitalize()}.") from None
+    except RuntimeError as error:
+        raise CapacityError(f"The system does not give {threads} threads ({error}). Ask for fewer.") from None
     indices = _load_weights(native, program, placed, weights, progress)
     frequencies, rotary_factor = inverse_frequencies(config.rotary)
     half_cache = cache == "f16" or (cache == "auto" and not _runs_in_f32(program, placed, weights))

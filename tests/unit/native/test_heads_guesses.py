@@ -100,6 +100,16 @@ def test_a_broken_head_guesses_nothing(bad: float, at: int) -> None:
     assert len(guess(np.full(20, -np.inf, np.float32), 5)) == 0
 
 
+@pytest.mark.parametrize(
+    "laws", [{}, {"top_p": 0.9}, {"top_k": 3}, {"min_p": 0.1}, {"top_k": 3, "top_p": 0.5}], ids=str
+)
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_a_temperature_that_logits_overflow_by_guesses_nothing(laws: dict[str, float], sign: float) -> None:
+    logits = (sign * (3.0 + np.random.default_rng(0).random(300))).astype(np.float32)
+    assert len(guess(logits, 5, params=SamplingParams(temperature=1e-310, **laws))) == 0
+    assert len(guess(logits, 5, params=SamplingParams(temperature=1e-30, **laws))) > 0
+
+
 @pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
 def test_coupled_guesses_are_the_laws_noisy_best(instruction_set: str) -> None:
     random = np.random.default_rng(1)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -119,3 +123,44 @@ def test_the_interpreter_runs_on_during_a_pass(tiny_checkpoint: GetCheckpoint) -
         done.set()
         ticker.join()
     assert during > 1000
+
+
+def test_a_fork_is_told_to_load_the_model_itself(tiny_checkpoint: GetCheckpoint) -> None:
+    """It has the memory of the model but not its threads: without a word it would wait for them for ever."""
+    trunk = load_trunk(tiny_checkpoint(), threads=2)
+    trunk.make_cache(4)
+    child = os.fork()
+    if child == 0:
+        try:
+            trunk.forward(rows_of_one(TOKENS[:4]))
+        except RuntimeError as error:
+            os._exit(3 if "after forking" in str(error) else 4)
+        os._exit(5)
+    deadline = time.monotonic() + STALL_S
+    done = 0
+    while not done and time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.01)
+    if not done:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert done, "it waits for threads that it does not have"
+    assert os.waitstatus_to_exitcode(status) == 3
+    trunk.forward(rows_of_one(TOKENS[:4]))  # here they are
+
+
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer itself needs more addresses")
+def test_threads_that_the_system_does_not_give_are_an_error() -> None:
+    """In a process of its own, whose memory has no room for the stacks of so many."""
+    script = """
+import resource
+from headstart import _native
+_native.Program(1, "portable")
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+try:
+    _native.Program(1000, "portable")
+except RuntimeError:
+    raise SystemExit(7)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=STALL_S)
+    assert done.returncode == 7, done.stderr
