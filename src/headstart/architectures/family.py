@@ -30,9 +30,25 @@ class Family:
     gguf_features: Mapping[str, Any]
 
 
-def sliding_window(settings: Settings) -> int:
-    """Positions that a layer with a sliding window sees; 0 if the settings have none."""
-    return count(settings, "sliding_window") if settings.get("sliding_window") else 0
+# what transformers takes where a config.json leaves them out
+_USUAL_WINDOW, _USUAL_FIRST_LAYER = 4096, 28
+
+
+def sliding_window(settings: Settings, key: str = "sliding_window", default: int = 0) -> int:
+    """Positions that a layer with a sliding window sees; 0 for all, which settings spell as 0, null or false.
+
+    Args:
+        settings: of the model.
+        key: where they say it.
+        default: if they do not.
+    """
+    value = settings.get(key, default)
+    return count({key: value}, key) if value else 0
+
+
+def usual_sliding_window(settings: Settings) -> int:
+    """The same of a config.json, in which a window that is not mentioned is the usual one."""
+    return sliding_window(settings, default=_USUAL_WINDOW)
 
 
 def layer_windows(settings: Settings) -> tuple[int, ...]:
@@ -42,8 +58,7 @@ def layer_windows(settings: Settings) -> tuple[int, ...]:
         CheckpointError: the keys contradict each other, or are of the wrong type.
     """
     num_layers = count(settings, "num_hidden_layers")
-    window = sliding_window(settings)
-    if not settings.get("use_sliding_window") or not window:
+    if not settings.get("use_sliding_window") or not (window := usual_sliding_window(settings)):
         return (0,) * num_layers
     if kinds := settings.get("layer_types"):
         if not isinstance(kinds, list) or len(kinds) != num_layers:
@@ -52,5 +67,5 @@ def layer_windows(settings: Settings) -> tuple[int, ...]:
                 "The file is damaged; fetch it again."
             )
         return tuple(window if kind == "sliding_attention" else 0 for kind in kinds)
-    first = real(settings, "max_window_layers", 0.0)
+    first = real(settings, "max_window_layers", _USUAL_FIRST_LAYER)
     return tuple(window if layer >= first else 0 for layer in range(num_layers))

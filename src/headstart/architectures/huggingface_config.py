@@ -49,7 +49,7 @@ def huggingface_config(config: TrunkConfig) -> dict[str, Any]:
         "head_dim": config.head_dim,
         "hidden_act": "silu",
         "rms_norm_eps": config.norm_eps,
-        "max_position_embeddings": config.max_context,
+        "max_position_embeddings": _unscaled_context(config),
         "rope_theta": config.rotary.theta,
         "attention_bias": config.qkv_bias,
         "mlp_bias": config.mlp_bias,
@@ -57,11 +57,18 @@ def huggingface_config(config: TrunkConfig) -> dict[str, Any]:
     }
     if window := max(config.windows):
         settings |= {"sliding_window": window, "use_sliding_window": True, "max_window_layers": 0}
+    elif config.family == "mistral":  # to readers, one that is not mentioned is the usual one
+        settings["sliding_window"] = None
     if config.rotary.dim != config.head_dim:
         settings["partial_rotary_factor"] = config.rotary.dim / config.head_dim
     if config.rotary.scaling != "none":
         settings["rope_scaling"] = _scaling(config.rotary)
     return settings
+
+
+def _unscaled_context(config: TrunkConfig) -> int:
+    """What a linear factor is to be multiplied with on reading."""
+    return round(config.max_context / config.rotary.factor) if config.rotary.scaling == "linear" else config.max_context
 
 
 def _scaling(rotary: RotaryConfig) -> dict[str, Any]:

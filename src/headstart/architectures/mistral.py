@@ -1,6 +1,6 @@
 """Mistral: llama with a sliding window. Its GGUF files call themselves llama."""
 
-from headstart.architectures.family import Family, sliding_window
+from headstart.architectures.family import Family, usual_sliding_window
 from headstart.architectures.settings import count
 
 MISTRAL = Family(
@@ -8,7 +8,7 @@ MISTRAL = Family(
     gguf_architecture="mistral",
     gguf_interleaves=True,
     huggingface_features=lambda settings: {
-        "windows": (sliding_window(settings),) * count(settings, "num_hidden_layers"),
+        "windows": (usual_sliding_window(settings),) * count(settings, "num_hidden_layers"),
     },
     gguf_features={},
 )

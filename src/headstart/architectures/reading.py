@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from headstart.architectures.config import TrunkConfig
-from headstart.architectures.family import Family
+from headstart.architectures.family import Family, sliding_window
 from headstart.architectures.llama import LLAMA
 from headstart.architectures.mistral import MISTRAL
 from headstart.architectures.qwen2 import QWEN2
 from headstart.architectures.qwen3 import QWEN3
 from headstart.architectures.rotary import RotaryConfig
 from headstart.architectures.settings import Settings, count, positive, real
-from headstart.checkpoint import Checkpoint
+from headstart.checkpoint import Checkpoint, Tensor
 from headstart.errors import CheckpointError, UnsupportedError
 
 FAMILIES = (LLAMA, QWEN2, QWEN3, MISTRAL)
@@ -56,6 +57,7 @@ def _read_huggingface(checkpoint: Checkpoint) -> tuple[Family, TrunkConfig]:
     hidden_size = count(settings, "hidden_size")
     head_dim = count(settings, "head_dim", hidden_size // num_heads)
     fields: dict[str, Any] = {"windows": (0,) * num_layers, **family.huggingface_features(settings)}
+    rotary = _huggingface_rotary(settings, head_dim)
     config = TrunkConfig(
         family=family.name,
         vocab_size=count(settings, "vocab_size"),
@@ -66,8 +68,8 @@ def _read_huggingface(checkpoint: Checkpoint) -> tuple[Family, TrunkConfig]:
         head_dim=head_dim,
         intermediate_size=count(settings, "intermediate_size"),
         norm_eps=positive(settings, "rms_norm_eps"),
-        max_context=count(settings, "max_position_embeddings"),
-        rotary=_huggingface_rotary(settings, head_dim),
+        max_context=_scaled_context(count(settings, "max_position_embeddings"), rotary),
+        rotary=rotary,
         tied=bool(settings.get("tie_word_embeddings", False)) or "lm_head.weight" not in checkpoint.tensors,
         **fields,
     )
@@ -102,18 +104,34 @@ def _huggingface_rotary(settings: Settings, head_dim: int) -> RotaryConfig:
             place = (rules, "original_max_position_embeddings") if stated else (settings, "max_position_embeddings")
             if rules.get("mscale") is not None or rules.get("mscale_all_dim") is not None:
                 raise UnsupportedError("yarn scaling with mscale is not supported.")
-            return RotaryConfig(
+            return _yarn(
                 **base,
-                scaling="yarn",
                 factor=positive(rules, "factor"),
                 original_context=count(*place),
-                beta_fast=real(rules, "beta_fast", 0.0) or 32.0,
-                beta_slow=real(rules, "beta_slow", 0.0) or 1.0,
+                beta_fast=positive(rules, "beta_fast", 32.0),
+                beta_slow=positive(rules, "beta_slow", 1.0),
                 attention_factor=positive(rules, "attention_factor") if has_attention_factor else None,
                 truncate=bool(rules.get("truncate", True)),
             )
         case other:
             raise UnsupportedError(f"rope type {other!r} is not supported; linear, llama3 and yarn are.")
+
+
+def _yarn(theta: float, **fields: Any) -> RotaryConfig:
+    if theta <= 1.0:
+        raise CheckpointError(f"The model's rotary base is {theta}; with yarn scaling it must be above 1.")
+    return RotaryConfig(theta=theta, scaling="yarn", **fields)
+
+
+def _scaled_context(stated: int, rotary: RotaryConfig) -> int:
+    """How far a model reaches; its files may state how far it did before its frequencies were stretched."""
+    match rotary.scaling:
+        case "linear":
+            return max(stated, round(stated * rotary.factor))
+        case "yarn":
+            return max(stated, round(rotary.original_context * rotary.factor))
+        case _:
+            return stated
 
 
 # ---- GGUF -------------------------------------------------------------------------------------
@@ -137,6 +155,7 @@ def _read_gguf(checkpoint: Checkpoint) -> tuple[Family, TrunkConfig]:
     embedding = checkpoint.tensors.get("token_embd.weight")
     if embedding is None:
         raise CheckpointError("The tensor 'token_embd.weight' is missing from the file. Fetch it again.")
+    rotary = _gguf_rotary(checkpoint, family, key, head_dim)
     config = TrunkConfig(
         family=family.name,
         vocab_size=embedding.shape[0],
@@ -147,9 +166,9 @@ def _read_gguf(checkpoint: Checkpoint) -> tuple[Family, TrunkConfig]:
         head_dim=head_dim,
         intermediate_size=count(settings, key("feed_forward_length")),
         norm_eps=positive(settings, key("attention.layer_norm_rms_epsilon")),
-        max_context=count(settings, key("context_length")),
-        rotary=_gguf_rotary(checkpoint, key, head_dim),
-        windows=(count(settings, key("attention.sliding_window"), 0),) * num_layers,
+        max_context=_scaled_context(count(settings, key("context_length")), rotary),
+        rotary=rotary,
+        windows=(sliding_window(settings, key("attention.sliding_window")),) * num_layers,
         tied="output.weight" not in checkpoint.tensors,
         **_gguf_biases(checkpoint, family),
     )
@@ -166,25 +185,63 @@ def _gguf_biases(checkpoint: Checkpoint, family: Family) -> dict[str, bool]:
     return {**found, **family.gguf_features}
 
 
-def _gguf_rotary(checkpoint: Checkpoint, key: Callable[[str], str], head_dim: int) -> RotaryConfig:
+def _gguf_rotary(checkpoint: Checkpoint, family: Family, key: Callable[[str], str], head_dim: int) -> RotaryConfig:
     settings = checkpoint.metadata
     base: dict[str, Any] = {
         "theta": positive(settings, key("rope.freq_base"), 10000.0),
         "dim": count(settings, key("rope.dimension_count"), head_dim),
     }
+    if base["dim"] != head_dim and family.gguf_interleaves:
+        raise UnsupportedError(
+            f"{key('rope.dimension_count')} is {base['dim']} and a head has {head_dim} dimensions: turning a part of "
+            "them is not supported for this architecture."
+        )
+    scaling, factor = _gguf_scaling(settings, key)
     if factors := checkpoint.tensors.get(GGUF_ROTARY_FACTORS):
-        return RotaryConfig(**base, scaling="factors", factors=tuple(factors.dequantize().ravel().tolist()))
-    match settings.get(key("rope.scaling.type"), "none"):
-        case "none":
-            return RotaryConfig(**base)
-        case "linear":
-            return RotaryConfig(**base, scaling="linear", factor=positive(settings, key("rope.scaling.factor")))
-        case "yarn":
-            return RotaryConfig(
-                **base,
-                scaling="yarn",
-                factor=positive(settings, key("rope.scaling.factor")),
-                original_context=count(settings, key("rope.scaling.original_context_length")),
-            )
-        case other:
-            raise UnsupportedError(f"rope scaling {other!r} is not supported; linear and yarn are.")
+        if scaling != "none":
+            raise UnsupportedError(f"rope scaling {scaling!r} together with {GGUF_ROTARY_FACTORS} is not supported.")
+        return RotaryConfig(**base, scaling="factors", factors=_rotary_factors(factors, base["dim"]))
+    if scaling != "yarn":
+        return RotaryConfig(**base, scaling=scaling, factor=factor)
+    for unread in ("yarn_ext_factor", "yarn_attn_factor", "yarn_log_multiplier"):
+        if key(f"rope.scaling.{unread}") in settings:
+            raise UnsupportedError(f"yarn scaling with {unread} is not supported.")
+    usual = 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
+    return _yarn(
+        **base,
+        factor=factor,
+        original_context=count(settings, key("rope.scaling.original_context_length")),
+        beta_fast=positive(settings, key("rope.scaling.yarn_beta_fast"), 32.0),
+        beta_slow=positive(settings, key("rope.scaling.yarn_beta_slow"), 1.0),
+        attention_factor=usual * positive(settings, key("rope.scaling.attn_factor"), 1.0),
+    )
+
+
+def _gguf_scaling(settings: Settings, key: Callable[[str], str]) -> tuple[Literal["none", "linear", "yarn"], float]:
+    """The rule by which frequencies are stretched, and by how much.
+
+    Raises:
+        UnsupportedError: a rule that is not supported.
+    """
+    stated = settings.get(key("rope.scaling.type"))
+    if stated not in (None, "none", "linear", "yarn"):
+        raise UnsupportedError(f"rope scaling {stated!r} is not supported; linear and yarn are.")
+    name = key("rope.scaling.factor")
+    if name not in settings and key("rope.scale_linear") in settings:  # until November 2023
+        name = key("rope.scale_linear")
+    # a factor without a rule is linear, and a factor of 1 or 0 is none
+    if stated is None and real(settings, name, 0.0) in (0.0, 1.0):
+        return "none", 1.0
+    if stated == "none":
+        return "none", 1.0
+    return "yarn" if stated == "yarn" else "linear", positive(settings, name)
+
+
+def _rotary_factors(tensor: Tensor, dim: int) -> tuple[float, ...]:
+    factors = tuple(tensor.dequantize().ravel().tolist())
+    if len(factors) != dim // 2 or not all(0.0 < factor < math.inf for factor in factors):
+        raise CheckpointError(
+            f"The tensor {GGUF_ROTARY_FACTORS!r} holds no {dim // 2} positive numbers, one for each pair of a head's "
+            "dimensions. The file is damaged; fetch it again."
+        )
+    return factors

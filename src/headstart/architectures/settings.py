@@ -25,7 +25,10 @@ def real(settings: Settings, key: str, default: float | None = None) -> float:
         return default
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise CheckpointError(f"The model's setting {key!r} {_found(value)}; it must be a number. {_ADVICE}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return math.inf if value > 0 else -math.inf
 
 
 def positive(settings: Settings, key: str, default: float | None = None) -> float:

@@ -36,6 +36,9 @@ class SplitRule:
 
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+# of files that call their rule "default", which is no model's own
+_MARKS = r"[\p{P}$+<=>^~|]+"
+_GPT2_INNER_SPACES = _GPT2.removesuffix(r"|\s+")
 _DIGIT = r"\p{N}"
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _LINES_AND_SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -73,9 +76,10 @@ _DEEPSEEK3 = (
 )
 
 _RULES: tuple[tuple[SplitRule, tuple[str, ...]], ...] = (
+    (SplitRule((_MARKS, _GPT2_INNER_SPACES, r"\p{N}+", r"[0-9][0-9][0-9]")), ("default",)),
     (
         SplitRule((_GPT2,)),
-        ("default", "gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "gigachat", "mellum", "a.x-4.0", "exaone4"),
+        ("gpt-2", "phi-2", "mpt", "olmo", "jais", "trillion", "gigachat", "mellum", "a.x-4.0", "exaone4"),
     ),
     (
         SplitRule((_DIGIT, _GPT2)),

@@ -72,7 +72,10 @@ def _checked(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             raise ConfigError(
                 f"messages[{index}] has role {message.get('role')!r}: it must be a string such as 'user'."
             )
-    return [{key: value for key, value in message.items() if value is not None} for message in messages]
+    # templates ask whether content is none, where a tool is called, and whether other keys are there
+    return [
+        {key: value for key, value in message.items() if value is not None or key == "content"} for message in messages
+    ]
 
 
 def _compile(source: str) -> Template:

@@ -80,9 +80,10 @@ def read_gguf(path: Path) -> GgufFile:
     cursor = _Cursor(map_file(path), path)
     num_tensors, num_pairs = _read_header(cursor)
     metadata = _read_metadata(cursor, num_pairs)
-    if metadata.get("split.count", 1) not in (0, 1):
+    parts = metadata.get("split.count", 1)
+    if not isinstance(parts, int) or parts > 1:
         raise UnsupportedError(
-            f"{path}: this is one part of a model split over {metadata['split.count']} files. "
+            f"{path}: this is one part of a model split over {parts if isinstance(parts, int) else 'several'} files. "
             "Join them first: llama-gguf-split --merge FIRST_PART OUTPUT"
         )
     return GgufFile(metadata, _read_tensors(cursor, num_tensors, _alignment(cursor, metadata)))

@@ -19,6 +19,8 @@ from headstart.errors import CheckpointError, UnsupportedError
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5
 
+_LLAMA3_TOKENS = 128256
+
 _NAMED_TOKENS = {
     "bos_token": "bos_token_id",
     "eos_token": "eos_token_id",
@@ -139,8 +141,7 @@ def _read_vocabulary(tables: _Tables, *, spell_spaces: bool) -> _Vocabulary:
 
 def _byte_level(tables: _Tables, vocabulary: _Vocabulary) -> tuple[tokenizers.Tokenizer, bool]:
     """Byte-level BPE, and whether texts begin with bos by default."""
-    # files from before the key existed are read by GPT-2's rule, as everywhere
-    rule = split_rule(tables.value("pre", str, "default"))
+    rule = split_rule(_rule_name(tables, vocabulary))
     backend = _bpe(tables, vocabulary.ids, _file_merges(tables), ignore_merges=rule.ignore_merges)
     if rule.composes:
         backend.normalizer = normalizers.NFC()
@@ -150,6 +151,18 @@ def _byte_level(tables: _Tables, vocabulary: _Vocabulary) -> tuple[tokenizers.To
     )
     backend.decoder = decoders.ByteLevel()
     return backend, rule.adds_bos
+
+
+def _rule_name(tables: _Tables, vocabulary: _Vocabulary) -> str:
+    if tables.has("pre"):
+        return tables.value("pre", str, "")
+    # files from before April 2024 do not say; those of Llama 3 are known by its vocabulary
+    if len(vocabulary.tokens) == _LLAMA3_TOKENS and "<|begin_of_text|>" in vocabulary.ids:
+        return "llama-bpe"
+    raise UnsupportedError(
+        "The file does not say how its vocabulary cuts text into words: there is no tokenizer.ggml.pre, as in all from "
+        "before April 2024. By a wrong rule the model reads tokens that it was not trained on; take a newer conversion."
+    )
 
 
 def _sentencepiece(tables: _Tables, vocabulary: _Vocabulary) -> tuple[tokenizers.Tokenizer, bool]:
@@ -216,7 +229,7 @@ def _special_tokens(tables: _Tables, vocabulary: _Vocabulary, adds_bos: bool) ->
     by_spelling = [vocabulary.ids.get(spelling) for spelling in _END_SPELLINGS]
     end_ids = dict.fromkeys(
         token_id
-        for token_id in (*by_key, *(i for i in by_spelling if i is not None and vocabulary.types[i] == _CONTROL))
+        for token_id in (*by_key, *by_spelling)  # files mark the latter as control tokens or not
         if token_id is not None
     )
     bos_id, eos_id = named["bos_token"], named["eos_token"]

@@ -6,6 +6,7 @@ data. The format is described in docs/reference/heads-file.md.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -86,6 +87,10 @@ class HeadsFile:
             name: one of `shapes`.
         """
         return restore_weight(self._stored, name)
+
+    def digest(self) -> str:
+        """A fingerprint of all its bytes, 32 hexadecimal digits."""
+        return hashlib.blake2b(self.path.read_bytes(), digest_size=16).hexdigest()
 
 
 def write_heads(

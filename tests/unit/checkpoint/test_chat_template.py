@@ -48,6 +48,12 @@ def test_keys_without_a_value_count_as_missing() -> None:
     assert render(source, [{"role": "user", "content": "x", "tool_calls": None}]) == "none"
 
 
+def test_content_of_none_is_none_and_not_missing() -> None:
+    """As an assistant's message has it that calls a tool; templates branch on it."""
+    source = "{{ 'calls' if messages[0]['content'] is none else messages[0]['content'] }}"
+    assert render(source, [{"role": "assistant", "content": None, "tool_calls": [{}]}]) == "calls"
+
+
 def test_a_refusal_has_the_templates_own_words() -> None:
     with pytest.raises(ConfigError, match="Conversation roles must alternate"):
         render("{{ raise_exception('Conversation roles must alternate') }}")

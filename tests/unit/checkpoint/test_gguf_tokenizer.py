@@ -64,6 +64,7 @@ def test_digits_stand_alone_where_the_rule_says_so(tmp_path: Path, byte_level_me
     ("pre", "words"),
     [
         ("gpt-2", ["I", "'m", " 1234", "   ", " x"]),
+        ("default", ["I", "'", "m", " ", "123", "4", "   ", " x"]),
         ("smollm", ["I", "'m", " ", "1", "2", "3", "4", "   ", " x"]),
         ("llama-bpe", ["I", "'m", " ", "123", "4", "   ", " x"]),
         ("qwen2", ["I", "'m", " ", "1", "2", "3", "4", "   ", " x"]),
@@ -125,8 +126,11 @@ def test_all_end_tokens_count_the_customary_first(tmp_path: Path, byte_level_met
     tokens = [*byte_level_metadata["tokenizer.ggml.tokens"], "<|eot_id|>", "<|im_end|>"]  # type: ignore[misc]
     types = np.append(byte_level_metadata["tokenizer.ggml.token_type"], np.array([3, 1], np.int32))  # type: ignore[call-overload]
     tokenizer = build(tmp_path, byte_level_metadata, tokens=tokens, token_type=types, eom_token_id=0)
-    # <|im_end|> is marked as ordinary text in this file, so its spelling alone does not make it an end
-    assert tokenizer.end_ids == (tokenizer.token_id("<end>"), 0, tokenizer.token_id("<|eot_id|>"))
+    # <|im_end|> is marked as ordinary text in this file, as some conversions do; it means an end all the same
+    assert tokenizer.end_ids == (
+        tokenizer.token_id("<end>"), 0, tokenizer.token_id("<|im_end|>"), tokenizer.token_id("<|eot_id|>"),
+    )  # fmt: skip
+    assert tokenizer.encode("<|im_end|>") == [tokenizer.token_id("<|im_end|>")]
 
 
 def test_padded_rows_decode_to_nothing(tmp_path: Path, byte_level_metadata: dict[str, object]) -> None:
@@ -192,6 +196,7 @@ def test_pieces_that_users_defined_are_found_in_text(tmp_path: Path, piece_metad
         ({"model": "t5"}, UnsupportedError, "kind 't5'; this build reads gpt2"),
         ({"model": 3}, CheckpointError, "model is a int, not a str"),
         ({"pre": "no-such"}, UnsupportedError, "'no-such'; this build knows"),
+        ({"pre": None}, UnsupportedError, "before April 2024"),
         ({"tokens": None}, CheckpointError, "tokens is missing"),
         ({"tokens": np.arange(3)}, CheckpointError, "tokens is a ndarray"),
         ({"tokens": [["a"], ["b"]], "token_type": None}, CheckpointError, "tokens holds no strings"),
