@@ -41,7 +41,7 @@ def sources_of(name: str, budget: Budget, folder: Path) -> tuple[str, ...]:
             draw = partial(induction.training_item, rare_one_of=RARE_ONE_OF)
         case _:
             raise ConfigError(f"corpus {name!r}: there are {', '.join(CORPORA)}.")
-    path = folder / f"{name}.jsonl"
+    path = folder / f"{name}-{budget.task_documents}.jsonl"
     if not path.exists():
         write_whole(path, "".join(_lines(distinct(draw, budget.task_documents))))
     return (f"jsonl:{path}",)

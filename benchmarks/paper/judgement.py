@@ -1,9 +1,9 @@
 """Whether figures bear out what was claimed, by one rule for all claims.
 
 A comparison is a number for each seed that is above zero where the claim is borne out, such as what one model reached
-beyond another that was trained with the same seed. It holds if all are above zero and their mean lies more than twice
-its standard error above it; it fails if the same is true below; else the difference is within noise. Fewer than three
-seeds decide nothing.
+beyond another that was trained with the same seed. It holds if their mean lies above zero by more than Student's t
+allows to chance at 5 %, to both sides: with three seeds by 4.3 of its standard errors. It fails if the same is true
+below; else the difference is within noise. Fewer than three seeds decide nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from typing import Literal
 Outcome = Literal["holds", "does not hold", "within noise", "too few seeds to say"]
 
 FEWEST_SEEDS = 3
-_STANDARD_ERRORS = 2.0
+
+# standard errors that the mean of so many normal numbers lies from the true one in all but 5 % of cases, to both sides:
+# Student's quantiles at 97.5 % for one degree of freedom fewer
+_STANDARD_ERRORS = {3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,11 @@ class Comparison:
         count = len(self.differences)
         if count < FEWEST_SEEDS:
             return "too few seeds to say"
-        error = statistics.stdev(self.differences) / math.sqrt(count)
-        if min(self.differences) > 0 and self.mean > _STANDARD_ERRORS * error:
+        allowed = _STANDARD_ERRORS[min(count, max(_STANDARD_ERRORS))]  # a little strict with more than ten
+        chance = allowed * statistics.stdev(self.differences) / math.sqrt(count)
+        if self.mean > chance:
             return "holds"
-        if max(self.differences) < 0 and self.mean < -_STANDARD_ERRORS * error:
-            return "does not hold"
-        return "within noise"
+        return "does not hold" if self.mean < -chance else "within noise"
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""

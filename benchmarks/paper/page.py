@@ -28,9 +28,11 @@ smaller on a CPU. Every figure here, and every word on how it came out, is writt
 $ {command}
 ```
 
-A claim *holds* if all its seeds show it and their mean lies more than twice its standard error above zero, *does not
-hold* if they show the opposite in the same way, and is *within noise* otherwise. Fewer than three seeds decide nothing.
-Figures are means, with the range over seeds in brackets. Tokens a pass count the trunk's own.
+A comparison *holds* if the mean over seeds lies above zero by more than Student's t allows to chance at 5 % (with
+three seeds, by 4.3 of its standard errors), *does not hold* if it lies below by as much, and is *within noise*
+otherwise. Where there is nothing to be found, one comparison in twenty comes out one way or the other all the same.
+Fewer than three seeds decide nothing. Figures are means, with the range over seeds in brackets. Tokens a pass count the
+trunk's own.
 
 A young model repeats itself, and what repeats is easy to guess: beside tokens a pass stands the share of distinct runs
 of eight bytes, and beside greedy texts those drawn at temperature 1, by which claims about drafting are judged where
