@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from dataclasses import fields
@@ -27,7 +26,7 @@ _LABELS = {"preparing": "Preparing text", "training": "Training      "}
 
 
 def train(
-    config: Annotated[Path, Parameter(help="TOML file of the run: tables model, heads, data and train.")],
+    run: Annotated[Path, Parameter(help="TOML file of the run: tables model, heads, data and train.")],
     /,
     *,
     out: Annotated[
@@ -67,15 +66,17 @@ def train(
 
     named = {"steps": steps, "minutes": minutes, "seed": seed, "device": device, "threads": threads}
     all_changes = [*changes, *(f"train.{name}={value}" for name, value in named.items() if value is not None)]
-    settings = read_pretrain_config(config, all_changes)
+    settings = read_pretrain_config(run, all_changes)
     if plan:
         _print_plan(settings, json)
         return None
     if out is None:
         raise ConfigError("--out is missing: name the folder that the model is to lie in.")
     require_torch("Models are trained")
+    from headstart.train.pretrain.team import rank_and_size
+
     result = _run(settings, out)
-    if os.environ.get("RANK", "0") != "0":  # of several processes, the first speaks
+    if rank_and_size()[0]:  # of several processes, the first speaks
         return None
     if result is None:
         print(f"Stopped; the same command goes on from here, with what is in {out}.", file=sys.stderr, flush=True)
@@ -130,8 +131,9 @@ def _document(result: PretrainResult) -> dict[str, Any]:
 
 def _account(result: PretrainResult) -> str:
     from headstart.cli.phases import spoken_time
+    from headstart.train.means import spoken
 
-    losses = ", ".join(f"{loss:.3f}" for loss in result.losses)
+    losses = ", ".join(spoken(loss, 3) for loss in result.losses)
     skipped = f", {result.num_skipped} of them skipped by the guard" if result.num_skipped else ""
     lines = [
         f"{result.num_parameters / 1e6:.1f} million parameters, {result.num_steps} steps{skipped}, "

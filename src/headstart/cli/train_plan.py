@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headstart.measure.numbers import significant
+
 if TYPE_CHECKING:
     from headstart.train.pretrain.scale import Scale
 
@@ -38,9 +40,8 @@ def spoken_plan(scale: Scale) -> str:
     tokens = f"{_count(scale.tokens_per_step)} tokens a step"
     if scale.num_steps:
         total = scale.num_steps * scale.tokens_per_step
-        tokens += (
-            f", {scale.num_steps} steps: {_count(total)} tokens, {_count(total * scale.flops_per_token)} FLOPs in all"
-        )
+        flops = total * scale.mean_flops_per_token
+        tokens += f", {scale.num_steps} steps: {_count(total)} tokens, {_count(flops)} FLOPs in all"
     notes = (
         f"A vocabulary of {scale.vocab_size}; {tokens}. Memory is that of float32 for one micro-batch; several devices "
         "share weights, gradients and optimiser. A plain loop holds the logits of all heads, their logarithms and "
@@ -63,7 +64,7 @@ def _count(number: float) -> str:
     """Three digits and a power of a thousand."""
     for size, letter in ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= size:
-            return f"{number / size:.3g} {letter}"
+            return f"{significant(number / size)} {letter}"
     return f"{number:.0f}"
 
 

@@ -25,6 +25,7 @@ from headstart.architectures.heads import HeadsConfig
 from headstart.architectures.reading import read_config
 from headstart.checkpoint import Checkpoint, open_checkpoint
 from headstart.checkpoint.heads_file import HeadsHeader, write_heads
+from headstart.checkpoint.safetensors import HEADS_NAME
 from headstart.errors import ConfigError
 from headstart.runtime.native import load_trunk
 from headstart.runtime.open_heads import identify_trunk
@@ -49,8 +50,6 @@ from headstart.train.run_clock import RunClock
 from headstart.train.run_directory import RunDirectory
 from headstart.train.text_store import HEADER_NAME, TextStore
 from headstart.train.warm_start import WarmStart, read_warm_start
-
-HEADS_NAME = "heads.safetensors"
 
 VALIDATION_WINDOWS = 12
 """Of the held-out text, at most."""

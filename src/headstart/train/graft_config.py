@@ -117,6 +117,8 @@ class GraftConfig:
                 f"num_layers = {self.num_layers} has no effect on {self.kind} heads, whose module is one block. "
                 "Leave it out."
             )
+        if not 0 <= self.seed < 1 << 64:
+            raise ConfigError(f"seed = {self.seed}: it must be between 0 and 2**64 - 1.")
         LossMix.parse(self.loss)
         depth_weights(self.depth_weights, self.depth)
 

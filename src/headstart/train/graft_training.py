@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from headstart.train.graft_config import GraftConfig
 from headstart.train.heads_loss import TrainingBatch
 from headstart.train.heads_module import HeadsModule
+from headstart.train.means import spoken
 from headstart.train.measured import MeasuredAcceptance
 from headstart.train.phases import Reporter, StoppedError
 from headstart.train.plot import plot_run
@@ -218,7 +219,7 @@ class GraftTraining:
         return {name: weight.detach().float().numpy().copy() for name, weight in self._heads.own_weights().items()}
 
     def _note(self, metrics: StepMetrics) -> str:
-        correct = " ".join(f"{depth.correct:.2f}" for depth in metrics.depths)
+        correct = " ".join(spoken(depth.correct, 2) for depth in metrics.depths)
         return (
             f"loss {metrics.loss:.3f}, right by depth {correct}, {metrics.tokens / metrics.seconds:.0f} tokens/s, "
             f"measured {self._best:.2f} tokens a round"

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from headstart.architectures.reading import read_config
 from headstart.checkpoint import open_checkpoint
 from headstart.checkpoint.heads_file import HeadsHeader, write_heads
+from headstart.checkpoint.safetensors import HEADS_NAME
 from headstart.errors import ConfigError, HeadstartError
 from headstart.runtime.native import load_trunk
 from headstart.runtime.open_heads import identify_trunk
 from headstart.runtime.torch_runtime import load_weights
-from headstart.train.graft import HEADS_NAME, VALIDATION_WINDOWS, GraftResult, graft, run_settings
+from headstart.train.graft import VALIDATION_WINDOWS, GraftResult, graft, run_settings
 from headstart.train.graft_parts import (
     TapBatches,
     TrainingText,

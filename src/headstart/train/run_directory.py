@@ -9,6 +9,7 @@ state.safetensors    the last checkpoint, replaced as a whole
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping
@@ -52,21 +53,25 @@ class RunDirectory:
         """
         self.path = path
         about = path / "config.json"
-        self.resumed = about.exists()
+        # a run that ended before it left anything, such as by an error in its settings, may begin again with others
+        self.resumed = about.exists() and any(found != about for found in path.iterdir())
         if self.resumed:
             _require_same(path, read_json_object(about).get("config", {}), config)
             self._end_last_line()
             return
+        self._begin(config)
+
+    def _begin(self, config: Mapping[str, Any]) -> None:
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"{path}: the folder cannot be made ({error.strerror}). Name another.") from error
+            raise ConfigError(f"{self.path}: the folder cannot be made ({error.strerror}). Name another.") from error
         document = {
             "config": dict(config),
             "versions": {"headstart": __version__, "torch": torch.__version__, "numpy": np.__version__},
             "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},
         }
-        write_whole(about, json.dumps(document, indent=2) + "\n")
+        write_whole(self.path / "config.json", json.dumps(document, indent=2) + "\n")
 
     def remember(self, name: str, value: Any) -> None:
         """Keep a decision of this run, plain JSON data, for when it is resumed."""
@@ -90,9 +95,9 @@ class RunDirectory:
                 file.write(b"\n")
 
     def log(self, **entry: Any) -> None:
-        """Add a line to the metrics."""
+        """Add a line to the metrics; what is no finite number stands there as null, for JSON has no other word."""
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+            file.write(json.dumps(_finite(entry), allow_nan=False) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines so far, but for those that an interruption cut off."""
@@ -131,6 +136,14 @@ class RunDirectory:
             CheckpointError: the state is damaged.
         """
         return read_state(self.path) if (self.path / STATE_NAME).exists() else None
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_state(run: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

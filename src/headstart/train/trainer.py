@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from headstart.errors import HeadstartError
 from headstart.train.heads_loss import DepthSums, HeadsLossConfig, TrainingBatch, heads_loss, learnt_rows
 from headstart.train.heads_module import HeadsModule
+from headstart.train.means import mean
 from headstart.train.optimiser import HeadsOptimiser, schedule
 from headstart.train.targets import require_supervision
 
@@ -63,7 +64,8 @@ class DepthMetrics:
         correct: share of guesses that equal the trunk's likeliest token.
         acceptance: mean of sum min(trunk, draft).
         loss: mean.
-        num_rows: rows that they are means over.
+        num_rows: rows that they are means over; if there were none, as at depths that weigh nothing, means are no
+            numbers.
     """
 
     correct: float
@@ -264,13 +266,13 @@ def state_of(metrics: StepMetrics) -> dict[str, Any]:
 def _merged(sums: Sequence[Sequence[DepthSums]]) -> tuple[DepthMetrics, ...]:
     merged = []
     for parts in zip(*sums, strict=True):
-        rows = max(1, sum(part.num_rows for part in parts))
+        rows = sum(part.num_rows for part in parts)
         merged.append(
             DepthMetrics(
-                correct=sum(part.num_correct for part in parts) / rows,
-                acceptance=sum(part.acceptance for part in parts) / rows,
-                loss=sum(part.loss for part in parts) / rows,
-                num_rows=sum(part.num_rows for part in parts),
+                correct=mean(sum(part.num_correct for part in parts), rows),
+                acceptance=mean(sum(part.acceptance for part in parts), rows),
+                loss=mean(sum(part.loss for part in parts), rows),
+                num_rows=rows,
             )
         )
     return tuple(merged)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from headstart.architectures.heads import HeadsConfig
 from headstart.architectures.reading import read_config
 from headstart.checkpoint import Checkpoint
-from headstart.checkpoint.heads_file import HeadsFile, open_heads
+from headstart.checkpoint.heads_file import open_heads
 from headstart.checkpoint.trunk_identity import vocabulary_digest
 from headstart.errors import CheckpointError, ConfigError
 from headstart.runtime.open_heads import described_heads
@@ -62,7 +61,7 @@ def read_warm_start(path: Path, wanted: HeadsConfig, checkpoint: Checkpoint) -> 
     _require_same(path, found, wanted)
     weights = {name: file.tensor(name).dequantize() for name in file.shapes}
     vocabulary = None if file.vocabulary is None else file.vocabulary.astype(np.int64)
-    return WarmStart(weights, vocabulary, _digest(file))
+    return WarmStart(weights, vocabulary, file.digest())
 
 
 def _require_same(path: Path, found: HeadsConfig, wanted: HeadsConfig) -> None:
@@ -75,7 +74,3 @@ def _require_same(path: Path, found: HeadsConfig, wanted: HeadsConfig) -> None:
             f"{path}: these heads cannot be gone on with: {'; '.join(differing)}. Ask for heads like these, or leave "
             "the file out."
         )
-
-
-def _digest(file: HeadsFile) -> str:
-    return hashlib.blake2b(file.path.read_bytes(), digest_size=16).hexdigest()

@@ -104,3 +104,19 @@ def test_decisions_are_kept(tmp_path: Path) -> None:
     run.remember("plan", {"every": 3})
     gone_on = RunDirectory(tmp_path, CONFIG)
     assert (gone_on.recall("num_steps"), gone_on.recall("plan")) == (10, {"every": 3})
+
+
+def test_a_run_that_left_nothing_may_begin_again_with_other_settings(tmp_path: Path) -> None:
+    RunDirectory(tmp_path, CONFIG)
+    run = RunDirectory(tmp_path, CONFIG | {"learning_rate": 0.001})
+    assert not run.resumed
+    run.remember("steps", 3)
+    with pytest.raises(ConfigError, match=r"learning_rate was 0.001 and is now 0.002"):
+        RunDirectory(tmp_path, CONFIG)
+
+
+def test_metrics_are_json_whatever_a_step_came_to(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, CONFIG)
+    run.log(step=1, loss=float("nan"), losses=[1.5, float("inf")], by_kind={"a": -float("inf")}, skipped=True)
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert text == '{"step": 1, "loss": null, "losses": [1.5, null], "by_kind": {"a": null}, "skipped": true}\n'

@@ -23,17 +23,19 @@ def separated_documents(path: Path) -> Iterator[bytes]:
     Raises:
         ConfigError: the file cannot be read.
     """
-    separator = END_OF_TEXT.encode()
+    separator, separated = END_OF_TEXT.encode(), False
     held: list[bytes] = []
     with reading(path), open_text(path) as file:
         for line in file:
             if line.strip() == separator:
                 yield b"".join(held).strip(b"\r\n")
-                held = []
+                held, separated = [], True
             else:
                 held.append(line)
     if held:
-        yield b"".join(held)
+        last = b"".join(held)
+        # where there are several documents, the last one is no other than it would be with one after it
+        yield last.strip(b"\r\n") if separated else last
 
 
 def tree_documents(

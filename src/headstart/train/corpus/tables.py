@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def parquet_documents(path: Path, column: str) -> Iterator[bytes]:
     with file:
         _require_column(column, file.schema_arrow.names, str(path))
         number = 0
-        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[column]):
+        for batch in _whole(file.iter_batches(_ROWS_AT_ONCE, columns=[column]), str(path)):
             for record in batch.to_pylist():
                 number += 1
                 yield _content(record, column, f"{path}, row {number}")
@@ -83,8 +83,30 @@ def dataset_documents(name: str, config: str | None, split: str, column: str) ->
             f"Data set {name}, split {split}: it cannot be opened ({type(error).__name__}: {error}). Check its name, "
             "its splits, and the network if it is on the hub."
         ) from error
-    for number, record in enumerate(rows, start=1):
+    for number, record in enumerate(_whole(rows, f"data set {name}"), start=1):
         yield _content(record, column, f"data set {name}, row {number}")
+
+
+def _whole(parts: Iterable[Any], where: str) -> Iterator[Any]:
+    """What a library reads part by part.
+
+    Raises:
+        ConfigError: it fails on the way.
+    """
+    number = 0
+    following = iter(parts)
+    while True:
+        try:
+            part = next(following)
+        except StopIteration:
+            return
+        except Exception as error:  # the library's own, and the network's
+            raise ConfigError(
+                f"{where}: it cannot be read to its end ({type(error).__name__} after {number} parts: {error}). "
+                "Get it again, or name another."
+            ) from error
+        yield part
+        number += 1
 
 
 def _split_of(saved: Any, split: str) -> Any:

@@ -88,15 +88,6 @@ class CorpusWindows:
         self.windows_per_epoch = -(-store.num_tokens // window)
         self._laid: dict[int, _LaidOut] = {}
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps after which every document has been seen, rounded up."""
-        return -(-self.windows_per_epoch // self.batch_windows)
-
-    def epoch_of(self, step: int) -> int:
-        """The epoch, from 0, that the first window of a step (from 0) lies in."""
-        return step * self.batch_windows // self.windows_per_epoch
-
     def batch(self, step: int) -> PackedWindows:
         """This rank's windows of a step, `batch_windows / world_size` of them; in order of ranks they are the step.
 

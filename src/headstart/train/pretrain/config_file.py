@@ -38,8 +38,8 @@ def read_pretrain_config(path: Path, changes: Iterable[str] = ()) -> PretrainCon
             raise ConfigError(f"{path}: {name!r} is no table of a training.{_nearest(name, _TABLES)}")
         tables[name] = _checked(name, table, str(path))
     for change in changes:
-        name, key, value = _parse_change(change)
-        tables[name] = tables.get(name, {}) | _checked(name, {key: value}, change)
+        name, key, value, text = _parse_change(change)
+        tables[name] = tables.get(name, {}) | _checked(name, {key: value}, change, written=text)
     return PretrainConfig(
         model=ModelConfig(**tables.get("model", {})),
         heads=PretrainHeads(**tables.get("heads", {})),
@@ -48,7 +48,8 @@ def read_pretrain_config(path: Path, changes: Iterable[str] = ()) -> PretrainCon
     )
 
 
-def _parse_change(change: str) -> tuple[str, str, Any]:
+def _parse_change(change: str) -> tuple[str, str, Any, str]:
+    """Table, key, value, and how the value was written."""
     place, equals, text = change.partition("=")
     table, _, key = place.strip().partition(".")
     if not equals or table not in _TABLES or not key:
@@ -57,11 +58,11 @@ def _parse_change(change: str) -> tuple[str, str, Any]:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text  # a word needs no quotation marks on a command line
-    return table, key, value
+    return table, key, value, text.strip()
 
 
-def _checked(name: str, table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The values of a table in the types of its class."""
+def _checked(name: str, table: Mapping[str, Any], where: str, *, written: str = "") -> dict[str, Any]:
+    """The values of a table in the types of its class; a text is as `written`, though it may look like a number."""
     kind = _TABLES[name]
     hints = get_type_hints(kind)
     known = [entry.name for entry in fields(kind)]
@@ -69,11 +70,11 @@ def _checked(name: str, table: Mapping[str, Any], where: str) -> dict[str, Any]:
     for key, value in table.items():
         if key not in known:
             raise ConfigError(f"{where}: [{name}] has no key {key!r}.{_nearest(key, known)}")
-        values[key] = _typed(hints[key], value, f"{where}: {name}.{key}")
+        values[key] = _typed(hints[key], value, f"{where}: {name}.{key}", written)
     return values
 
 
-def _typed(hint: Any, value: Any, where: str) -> Any:
+def _typed(hint: Any, value: Any, where: str, written: str = "") -> Any:
     if get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise ConfigError(f'{where} = {value!r}: it must be a list, such as ["a", "b"].')
@@ -82,7 +83,7 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
     if wanted is float and type(value) is int:
         return float(value)
     if wanted is str and type(value) in (int, float):
-        return str(value)  # a weight, which may also be a list of them
+        return written or str(value)  # a weight, which may also be a list of them
     if type(value) is not wanted:
         raise ConfigError(f"{where} = {value!r}: it must be {_NAMES[wanted]}.")
     return value

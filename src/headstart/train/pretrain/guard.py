@@ -1,10 +1,15 @@
-"""Steps that would harm: those whose loss or gradient is no number, or far above what it was."""
+"""Steps that would harm: those whose loss or gradient is no number, or far above what it was.
+
+What it was counts as long as the loss means the same: where other depths are trained or weigh otherwise, such as with
+every part of a curriculum, losses are of another size by design, and the guard looks at how they lie from there on.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from headstart.errors import HeadstartError
@@ -31,17 +36,22 @@ class SpikeGuard:
         self._factor, self._max_skipped = factor, max_skipped
         self._in_a_row = 0
         self._recent: deque[tuple[float, float]] = deque(maxlen=_RECENT)
+        self._weights: tuple[float, ...] = ()
 
-    def passes(self, step: int, loss: float, gradient_norm: float) -> bool:
+    def passes(self, step: int, loss: float, gradient_norm: float, weights: Sequence[float] = ()) -> bool:
         """Whether a step may reach the weights.
 
         Args:
             step: its number, for the error.
             loss, gradient_norm: of the step.
+            weights: of the depths that the loss is summed over.
 
         Raises:
             HeadstartError: too many in a row may not.
         """
+        if tuple(weights) != self._weights:
+            self._weights = tuple(weights)
+            self._recent.clear()
         if reason := self._reason(loss, gradient_norm):
             self.num_skipped += 1
             self._in_a_row += 1
@@ -68,9 +78,15 @@ class SpikeGuard:
 
     def state(self) -> dict[str, Any]:
         """As plain data, for a checkpoint."""
-        return {"num_skipped": self.num_skipped, "in_a_row": self._in_a_row, "recent": [list(p) for p in self._recent]}
+        return {
+            "num_skipped": self.num_skipped,
+            "in_a_row": self._in_a_row,
+            "recent": [list(pair) for pair in self._recent],
+            "weights": list(self._weights),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up what `state` gave."""
         self.num_skipped, self._in_a_row = state["num_skipped"], state["in_a_row"]
+        self._weights = tuple(state["weights"])
         self._recent = deque(((loss, norm) for loss, norm in state["recent"]), maxlen=_RECENT)

@@ -16,6 +16,7 @@ from dataclasses import asdict, astuple, dataclass, fields
 
 from torch import Tensor
 
+from headstart.train.means import spoken
 from headstart.train.phases import Reporter, StoppedError
 from headstart.train.pretrain.acceptance import Acceptance, PretrainMeter
 from headstart.train.pretrain.batch import LabelledText
@@ -197,5 +198,5 @@ class PretrainLoop:
 
 
 def _spoken(metrics: StepMetrics) -> str:
-    losses = " ".join(f"{head.loss:.3f}" for head in metrics.heads)
+    losses = " ".join(spoken(head.loss, 3) for head in metrics.heads)
     return f"loss by head {losses}, {metrics.tokens / metrics.seconds:.0f} tokens/s"

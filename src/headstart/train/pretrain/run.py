@@ -61,8 +61,8 @@ class PretrainResult:
         num_skipped: of these, how many the guard kept from the weights.
         num_tokens: that were trained on, repeated ones counted each time.
         bits_per_byte: of the trunk on held-out windows.
-        losses: nats on held-out windows, the trunk's first.
-        correct: guesses there that were right, likewise.
+        losses: nats on held-out windows, the trunk's first; `None` for depths that no window is long enough for.
+        correct: share of guesses there that were right, likewise.
         measured: what the native engine accepted on held-out prompts, or `None` without heads.
         spent_s: seconds of training, over all the times that the run was taken up.
     """
@@ -74,8 +74,8 @@ class PretrainResult:
     num_skipped: int
     num_tokens: int
     bits_per_byte: float
-    losses: tuple[float, ...]
-    correct: tuple[float, ...]
+    losses: tuple[float | None, ...]
+    correct: tuple[float | None, ...]
     measured: Acceptance | None
     spent_s: float
 
@@ -192,7 +192,7 @@ class _Pretraining:
     def _meter(self) -> PretrainMeter | None:
         """What measures acceptance, if there are heads, and held-out documents long enough to go on from."""
         heads = self._blueprint.heads
-        prompt_tokens = min(_PROMPT_TOKENS, self._config.data.window // 4)
+        prompt_tokens = max(1, min(_PROMPT_TOKENS, self._config.data.window // 4))
         prompts = prompts_of(self._corpus.validation, _MEASURED_PROMPTS, prompt_tokens)
         if heads is None or not prompts:
             return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class HeadScale:
         flops_per_token: of a training step, forward and backward, its unembedding included.
         logits_bytes: of all its rows of a micro-batch, if they existed at once.
         activation_bytes: what it keeps of a micro-batch for its backward pass, logits left out.
+        trained_share: of the steps, those that it takes part in; a curriculum leaves heads out for a while.
     """
 
     name: str
@@ -49,6 +50,7 @@ class HeadScale:
     flops_per_token: float
     logits_bytes: int
     activation_bytes: int
+    trained_share: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,8 +88,13 @@ class Scale:
 
     @property
     def flops_per_token(self) -> float:
-        """Of a training step, trunk and heads together."""
+        """Of a training step, trunk and all heads together."""
         return sum(part.flops_per_token for part in self.parts)
+
+    @property
+    def mean_flops_per_token(self) -> float:
+        """Over all steps, of which a curriculum trains some without some heads."""
+        return sum(part.flops_per_token * part.trained_share for part in self.parts)
 
     @property
     def peak_bytes(self) -> int:
@@ -104,7 +111,7 @@ class Scale:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data, sums included."""
-        sums = ("parameters", "flops_per_token", "peak_bytes", "naive_peak_bytes")
+        sums = ("parameters", "flops_per_token", "mean_flops_per_token", "peak_bytes", "naive_peak_bytes")
         return asdict(self) | {name: getattr(self, name) for name in sums}
 
 
@@ -121,7 +128,12 @@ def scale_of(config: PretrainConfig) -> Scale:
     rows = train.windows_at_once * window
     parts = [_trunk_scale(trunk, heads, window, rows)]
     if heads is not None:
-        parts += _heads_scales(trunk, heads, window, rows)
+        # of n equal parts of a run, a curriculum has the head of depth d at work in n - d
+        shares = [
+            1 - depth / config.heads.n if config.heads.curriculum != "none" else 1.0 for depth in range(heads.depth + 1)
+        ]
+        of_heads = _heads_scales(trunk, heads, window, rows)
+        parts += [replace(part, trained_share=shares[depth]) for depth, part in enumerate(of_heads, start=1)]
     numbers = sum(part.parameters for part in parts) * _FLOAT_BYTES
     alone = [part.activation_bytes for part in parts[1:]]
     in_sequence = heads is not None and heads.recurrent

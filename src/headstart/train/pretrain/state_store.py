@@ -28,7 +28,7 @@ from headstart.errors import CheckpointError
 from headstart.train.pretrain.team import Team, spread_like
 from headstart.train.run_directory import STATE_NAME, RunDirectory
 
-_FOLDER, _NEXT, _BEFORE = "state", "state.next", "state.before"
+_FOLDER, _NEXT, _BEFORE, _DOOMED = "state", "state.next", "state.before", "state.doomed"
 _PROGRESS = "progress.json"
 
 State = tuple[dict[str, Tensor], dict[str, Any]]
@@ -55,8 +55,8 @@ class StateStore:
         """
         if self._team.size == 1:
             self._run.save(tensors, progress)
-            for older in (_FOLDER, _BEFORE):
-                shutil.rmtree(self._run.path / older, ignore_errors=True)
+            for older in (_BEFORE, _FOLDER):
+                self._drop(older)
             return
         following = self._run.path / _NEXT
         if self._team.leads:
@@ -75,14 +75,21 @@ class StateStore:
             ) from error
         self._team.wait()
 
+    def _drop(self, name: str) -> None:
+        """Remove a folder that `load` looks for; a kill meanwhile leaves nothing under its name that is not whole."""
+        folder, doomed = self._run.path / name, self._run.path / _DOOMED
+        shutil.rmtree(doomed, ignore_errors=True)
+        if folder.exists():
+            os.replace(folder, doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+
     def _replace(self, following: Path) -> None:
-        before = self._run.path / _BEFORE
-        shutil.rmtree(before, ignore_errors=True)
         if self._folder.exists():
-            os.replace(self._folder, before)
+            self._drop(_BEFORE)
+            os.replace(self._folder, self._run.path / _BEFORE)
         # a kill between these two leaves the state under its other name, where `load` finds it
         os.replace(following, self._folder)
-        shutil.rmtree(before, ignore_errors=True)
+        self._drop(_BEFORE)
         (self._run.path / STATE_NAME).unlink(missing_ok=True)
 
     def load(self, like: Callable[[str], Tensor]) -> State | None:

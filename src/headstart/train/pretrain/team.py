@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from headstart.errors import UnsupportedError
+from headstart.errors import ConfigError, UnsupportedError
 from headstart.train.pretrain.model import PretrainModel
 
 # the others wait while the first writes a model and measures it
@@ -40,10 +40,11 @@ class Team:
             device: "cpu", "cuda", or "auto" for cuda if there is one.
 
         Raises:
+            ConfigError: as `rank_and_size`.
             UnsupportedError: there is no such device.
         """
         kind = _kind_of(device)
-        self.rank, self.size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+        self.rank, self.size = rank_and_size()
         self.device = torch.device(kind)
         self._mesh: DeviceMesh | None = None
         if self.size == 1:
@@ -127,6 +128,21 @@ def spread_like(values: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
         else whole.to(other.device)
         for whole, other in values
     ]
+
+
+def rank_and_size() -> tuple[int, int]:
+    """Which process this is, and of how many, as torchrun says; 0 of 1 if it was not at work.
+
+    Raises:
+        ConfigError: what the environment says are no such numbers.
+    """
+    rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    if not (rank.isdecimal() and size.isdecimal() and (size == "1" or int(rank) < int(size))):
+        raise ConfigError(
+            f"RANK={rank} and WORLD_SIZE={size} in the environment: they must be whole numbers, the first below the "
+            "second. Start several processes with torchrun, or unset both."
+        )
+    return (int(rank), int(size)) if size != "1" else (0, 1)  # a rank alone, left over from elsewhere, says nothing
 
 
 def _kind_of(device: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headstart.train.means import mean
 from headstart.train.optimiser import PretrainingOptimiser
 from headstart.train.pretrain.batch import LabelledText, count_rows
 from headstart.train.pretrain.config import TrainConfig
@@ -33,7 +34,7 @@ class HeadMetrics:
     """What the trunk or one head did, in means over rows.
 
     Attributes:
-        loss: nats.
+        loss: nats; as `correct`, no number if there were no rows.
         correct: share of rows whose likeliest token is the label.
         num_rows: rows that learnt, or were judged.
     """
@@ -163,7 +164,7 @@ class PretrainTrainer:
             self._require_gradients(len(weights))
             self._checked_depth = len(weights)
         norm = local_number(nn.utils.clip_grad_norm_(self.model.parameters(), self._train.max_gradient_norm))
-        passes = self._guard.passes(self.step + 1, total, norm)
+        passes = self._guard.passes(self.step + 1, total, norm, weights)
         share = self._schedule.share(self.step)
         if passes:
             self._optimiser.step(share)
@@ -171,12 +172,14 @@ class PretrainTrainer:
         else:
             self.model.zero_grad(set_to_none=True)
         self.step += 1
+        # rows of depths that weigh nothing are not computed
+        learnt = [count if weight else 0 for count, weight in zip(num_rows, (1.0, *weights), strict=True)]
         return StepMetrics(
             step=self.step,
             loss=total,
             gradient_norm=norm,
             learning_rate=self._train.learning_rate * share,
-            heads=head_metrics(losses, correct, num_rows),
+            heads=head_metrics(losses, correct, learnt),
             tokens=batch.text.tokens.numel() * self._team.size,
             seconds=time.perf_counter() - started,
             skipped=not passes,
@@ -274,6 +277,6 @@ class PretrainTrainer:
 def head_metrics(losses: Tensor, correct: Tensor, num_rows: Sequence[int]) -> tuple[HeadMetrics, ...]:
     """Means of the trunk and all depths, from sums [1 + depths] and rows."""
     return tuple(
-        HeadMetrics(loss=loss / max(count, 1), correct=right / max(count, 1), num_rows=count)
+        HeadMetrics(loss=mean(loss, count), correct=mean(right, count), num_rows=count)
         for loss, right, count in zip(losses.tolist(), correct.tolist(), num_rows, strict=True)
     )

@@ -32,6 +32,14 @@ def test_a_line_of_end_of_text_parts_a_file(tmp_path):
     assert documents(f"text:{path}") == [b"one\ntwo", b"three <|endoftext|> goes on", b"four"]
 
 
+def test_the_last_document_of_a_file_is_what_it_would_be_with_another_after_it(tmp_path):
+    path = tmp_path / "stories.txt"
+    path.write_bytes(b"one\n<|endoftext|>\n\ntwo\n")
+    assert documents(f"text:{path}") == [b"one", b"two"]
+    path.write_bytes(path.read_bytes() + b"<|endoftext|>\nthree\n")
+    assert documents(f"text:{path}") == [b"one", b"two", b"three"]
+
+
 def test_a_zipped_text_file(tmp_path):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(b"one\n<|endoftext|>\ntwo"))
@@ -102,6 +110,11 @@ def test_columns_of_a_parquet_file(tmp_path):
     texts = [f"text {number}" for number in range(3000)]
     parquet.write_table(pyarrow.table({"text": texts, "number": list(range(3000))}), path)
     assert documents(f"parquet:{path}") == [text.encode() for text in texts]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:40] + bytes(200) + whole[240:])  # a page of the column, not the footer
+    with pytest.raises(ConfigError, match=r"a\.parquet: it cannot be read to its end"):
+        documents(f"parquet:{path}")
+    path.write_bytes(whole)
     with pytest.raises(ConfigError, match="there is no 'txt', only 'text', 'number'"):
         documents(f"parquet:{path}:txt")
     with pytest.raises(ConfigError, match="'number' is a int"):

@@ -154,12 +154,6 @@ def test_shards_make_no_difference() -> None:
     assert all(same(whole.batch(step), parted.batch(step)) for step in range(6))
 
 
-def test_epochs_are_counted() -> None:
-    windows = CorpusWindows(numbered_store([50, 45]), 10, 4, seed=0)
-    assert (windows.windows_per_epoch, windows.steps_per_epoch) == (10, 3)
-    assert [windows.epoch_of(step) for step in range(7)] == [0, 0, 0, 1, 1, 2, 2]
-
-
 def test_a_corpus_shorter_than_a_window_goes_round() -> None:
     found = CorpusWindows(numbered_store([3]), 8, 2, seed=0).batch(4)
     assert found.tokens.tolist() == [[0, 1, 2, 0, 1, 2, 0, 1]] * 2

@@ -70,3 +70,16 @@ def test_it_goes_on_after_a_restart() -> None:
     assert not other.passes(31, 2.0, 99.0)
     with pytest.raises(HeadstartError):
         other.passes(32, 2.0, 99.0)
+
+
+def test_a_loss_that_means_something_else_is_not_compared_with_what_was() -> None:
+    """A head that joins brings a loss of its own, which is no spike; what it then is, is looked at as before."""
+    guard = seasoned()
+    assert not guard.passes(21, 20.0, 1.0)
+    assert guard.passes(22, 20.0, 9.0, weights=(1.0,))
+    for step in range(23, 43):
+        assert guard.passes(step, 20.0, 9.0, weights=(1.0,))
+    other = SpikeGuard(3.0, 2)
+    other.restore(json.loads(json.dumps(guard.state())))
+    for each in (guard, other):
+        assert not each.passes(43, 70.0, 9.0, weights=(1.0,))

@@ -17,7 +17,6 @@ torch = pytest.importorskip("torch")
 
 from headstart.checkpoint import open_checkpoint  # noqa: E402
 from headstart.checkpoint.safetensors import read_safetensors  # noqa: E402
-from headstart.engine import Engine  # noqa: E402
 from headstart.engine.loading import load_parts  # noqa: E402
 from headstart.errors import CheckpointError, ConfigError, HeadstartError, UnsupportedError  # noqa: E402
 from headstart.records import SamplingParams  # noqa: E402
@@ -56,7 +55,7 @@ def metrics_of(folder: Path) -> list[dict[str, Any]]:
 def generated(folder: Path, draft: str) -> tuple[int, ...]:
     parts = load_parts(str(folder), draft=draft, threads=1)
     prompts = [parts.tokenizer.encode(text) for text in ("def f", "    return x", "")]
-    with Engine(parts.trunk, parts.tokenizer, drafter=parts.drafters, policy="always") as engine:
+    with parts.make_engine(policy="always") as engine:
         done = engine.generate_many([p or [10] for p in prompts], SamplingParams(max_tokens=24))
         return tuple(token for completion in done for token in completion.token_ids)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -156,3 +157,44 @@ def test_windows_that_cannot_be_shared_evenly_are_refused(tiny_run: MakeConfig, 
         return str(failure.value)
 
     assert all("3" in text for text in together(2, refused))
+
+
+@pytest.mark.parametrize(("rank", "size"), [("x", "2"), ("2", "2"), ("-1", "2"), ("0", ""), ("0", "two")])
+def test_what_the_environment_says_of_processes_must_hold(
+    monkeypatch: pytest.MonkeyPatch, rank: str, size: str
+) -> None:
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", size)
+    with pytest.raises(ConfigError, match="torchrun"):
+        Team("cpu")
+
+
+def test_a_rank_without_a_number_of_processes_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    team = Team("cpu")
+    assert team.leads
+    assert team.size == 1
+
+
+def test_a_kill_while_an_older_state_is_removed_leaves_the_newer_one(
+    tiny_run: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What several saved is being removed, since one has taken the run up and saved: it goes on from what one saved."""
+    alone = figures(tiny_run(), tmp_path / "alone")
+    out = tmp_path / "model"
+    together(2, lambda: figures(tiny_run(), out, stop_after=2))
+    remove = shutil.rmtree
+
+    def cut_off(path: Path, **_: Any) -> None:
+        folder = Path(path)
+        if folder.is_dir():
+            next(folder.glob("shard-*")).unlink()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        figures(tiny_run(), out, stop_after=4)
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    assert figures(tiny_run(), out) == pytest.approx(alone, rel=1e-5)
+    assert sorted(path.name for path in (out / "run").glob("state*")) == ["state.safetensors"]

@@ -142,3 +142,19 @@ def test_judging_does_not_depend_on_how_windows_are_cut(tiny_run: MakeConfig) ->
 def test_a_batch_that_teaches_nothing_is_refused(tiny_run: MakeConfig) -> None:
     with pytest.raises(ConfigError, match="step 1"):
         make_trainer(tiny_run(), supervised=False).take_step()
+
+
+def test_heads_that_join_on_the_way_are_no_spike(tiny_run: MakeConfig) -> None:
+    """A loss many times as large once heads weigh something, each step of it taken."""
+    trainer = make_trainer(tiny_run({"n": 8, "weight": "0,3@0.5"}, {"steps": 40, "spike_factor": 3.0}))
+    steps = [trainer.take_step() for _ in range(40)]
+    assert steps[20].loss > 10 * steps[19].loss
+    assert not any(step.skipped for step in steps)
+
+
+def test_depths_that_weigh_nothing_are_not_judged_in_a_step(tiny_run: MakeConfig) -> None:
+    trainer = make_trainer(tiny_run({"n": 3, "weight": "0,1@0.5"}, {"steps": 2}))
+    before, after = trainer.take_step(), trainer.take_step()
+    assert [math.isnan(head.loss) for head in before.heads] == [False, True, True]
+    assert [math.isnan(head.correct) for head in before.heads] == [False, True, True]
+    assert [head.loss > 1.0 for head in after.heads] == [True, True, True]
