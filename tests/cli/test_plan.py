@@ -20,7 +20,8 @@ def test_a_cost_curve_counts() -> None:
     document = run_command(*arguments, "--json").document
     assert document["speedup"] == pytest.approx(2.62 / (1 + 0.5 * 2 / 7 + 0.1))
     assert document["break_even_acceptance"] == pytest.approx(0.05 + 0.5 / 7)
-    assert document["notes"] == []
+    # two sequences beside one another are within the curve, four with two guesses each are not
+    assert document["notes"] == ["The cost curve ends at 8 rows; up to 12 it is taken to go on as it did last."]
 
 
 def test_the_table_says_what_is_best_and_what_was_taken_for_granted() -> None:
@@ -30,6 +31,25 @@ def test_the_table_says_what_is_best_and_what_was_taken_for_granted() -> None:
     assert "The best tree has" in outcome.out
     assert "4.0 of 4 rows" in outcome.out
     assert "checking guesses is taken to cost nothing" in outcome.out
+
+
+def test_a_tree_that_pays_where_no_chain_does_is_what_is_advised() -> None:
+    outcome = run_command("plan", "--acceptance", "0.5/0.3/0.15", "--draft-cost-per-round", "0.6")
+    assert "Draft trees: no chain of guesses pays." in outcome.out
+    assert "Do not draft" not in outcome.out
+    assert "The best tree has 3 guesses" in outcome.out
+    alike = "0.9/0.05,0.9/0.05,0.9/0.05"
+    outcome = run_command("plan", "--acceptance", alike, "--draft-cost-per-round", "1.2", "--max-nodes", "1")
+    assert "Draft 3 deep" in outcome.out
+    assert "No tree pays." in outcome.out
+
+
+def test_rows_beyond_the_curve_are_told_of_trees_and_tables_too() -> None:
+    shares = "0.6/0.2/0.1,0.5/0.2/0.1,0.4/0.2/0.1"
+    document = run_command("plan", "--acceptance", shares, "--cost-curve", "1:1,8:1.05", "--json").document
+    rows = 1 + document["tree"]["nodes"]
+    assert rows > 8
+    assert document["notes"] == [f"The cost curve ends at 8 rows; up to {rows} it is taken to go on as it did last."]
 
 
 def test_what_does_not_pay_is_said() -> None:

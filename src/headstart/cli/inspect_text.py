@@ -11,6 +11,7 @@ from headstart.cli.terminal import printable, wants_colour
 from headstart.measure.inspect import Report
 from headstart.measure.inspect.engines import AS_OF
 from headstart.measure.inspect.judgement import EngineVerdict
+from headstart.measure.numbers import significant
 
 _WIDTH = 100
 _LABEL_WIDTH = 14
@@ -122,12 +123,12 @@ def _labelled(label: str, text: str, colour: str = "", *, width: int = _LABEL_WI
 def _count(number: int) -> str:
     for size, unit in _UNITS:
         if number >= size:
-            return f"{number / size:.3g} {unit}"
+            return f"{significant(number / size)} {unit}"
     return str(number)
 
 
 def _bytes(number: int) -> str:
     for size, unit in _BYTE_UNITS:
         if number >= size:
-            return f"{number / size:.3g} {unit}"
+            return f"{significant(number / size)} {unit}"
     return f"{number} bytes"

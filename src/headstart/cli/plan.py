@@ -18,7 +18,7 @@ from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
     from headstart.decoding.cost_curve import CostCurve
-    from headstart.measure.plan import Plan, Roofline
+    from headstart.measure.plan import DraftingSetup, Plan, Roofline
 
 _FLAGS, _MACHINE = PlanFlags(), MachineFlags()
 
@@ -83,7 +83,7 @@ def plan(
     if flags.entropy is not None:
         mean, second = read_entropy(flags.entropy)
         bounds = {rows: most_kept_guesses(rows, mean, second) for rows in _BOUND_ROWS}
-    notes = _notes(pass_costs, flags, setup.concurrency * (setup.max_depth + 1))
+    notes = _notes(pass_costs, flags, _most_rows(setup, worked_out))
     if flags.plot is not None:
         plot_plan(worked_out, flags.plot)
     if json:
@@ -91,6 +91,13 @@ def plan(
         print_json({**worked_out.to_json(), "most_kept_guesses": bound_document, "notes": notes})
     else:
         print("\n".join(_account(worked_out, bounds, notes)))
+
+
+def _most_rows(setup: DraftingSetup, worked_out: Plan) -> int:
+    """Rows of the largest pass that anything is said of."""
+    of_tree = 0 if worked_out.tree is None else len(worked_out.tree.tree)
+    beside = [entry.concurrency * (entry.best_depth + 1) for entry in worked_out.by_concurrency]
+    return max(setup.concurrency * (1 + max(setup.max_depth, of_tree)), *beside, 1)
 
 
 def _notes(pass_costs: CostCurve | Roofline, flags: PlanFlags, num_rows: int) -> list[str]:
@@ -134,7 +141,7 @@ def _account(worked_out: Plan, bounds: dict[int, float], notes: list[str]) -> li
             f"a round, {tree.speedup:.2f} times plain speed."
         )
     elif tree is not None:
-        lines.append("No tree pays either.")
+        lines.append("No tree pays." if worked_out.best_depth else "No tree pays either.")
     lines += ["", "if                            speed-up  best depth"]
     lines += [
         f"{variation.change:28}  {variation.speedup:8.2f}  {variation.best_depth:10}"
@@ -157,6 +164,8 @@ def _verdict(worked_out: Plan) -> list[str]:
     needed = worked_out.break_even_acceptance
     if worked_out.best_depth:
         lines = [f"Draft {worked_out.best_depth} deep: {worked_out.speedup:.2f} times plain speed."]
+    elif worked_out.tree is not None and worked_out.tree.depth:
+        lines = ["Draft trees: no chain of guesses pays."]
     else:
         lines = ["Do not draft: plain decoding is as fast or faster."]
     if needed is None:

@@ -77,7 +77,7 @@ def write_texts(
 def _asked(tokenizer: Tokenizer, question: str, frame: str | None) -> list[int]:
     if frame is None:
         return tokenizer.encode_chat([{"role": "user", "content": question}])
-    return tokenizer.encode(frame.format(question))
+    return tokenizer.encode(frame.replace("{}", question))
 
 
 def _room(prompts: Sequence[Sequence[int]], params: SamplingParams) -> int:

@@ -89,5 +89,5 @@ def make_case(description: Description) -> Case:
         family=family,
         promise=promise_of(description.settings, family),
         heads=heads,
-        sizes=measure_sizes(description, heads),
+        sizes=measure_sizes(description, heads, own_unembeddings=family is not None and family.own_unembeddings),
     )

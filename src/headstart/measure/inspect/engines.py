@@ -7,7 +7,7 @@ to; the table is of the date below.
 Sources: vLLM `config/speculative.py` and docs, pull requests 12755, 16937, 17956,
 20736, 22169, 34110; SGLang `configs/model_config.py` and docs; TensorRT-LLM
 `models/modeling_speculative.py`; llama.cpp pull requests 22673, 24868, 25589,
-25980, 26228, 26534; transformers pull request 46229; openvino.genai's docs.
+25784, 25980, 26228, 26457, 26534; transformers pull request 46229; openvino.genai's docs.
 """
 
 from __future__ import annotations
@@ -150,6 +150,9 @@ ENGINES: tuple[Engine, ...] = (
             "mimo_v2": "pull request 26228",
             "glm4_moe": "pull request 26534",
             "glm4_moe_lite": "pull request 24868",
+            "deepseek_v3": "pull request 24868",
+            "deepseek_v32": "pull request 26457",
+            "deepseek_v4": "pull request 25784",
             "glm_moe_dsa": "b10174",
             "step3p5": "",
             "hy_v3": "",
@@ -164,6 +167,7 @@ ENGINES: tuple[Engine, ...] = (
             "eagle3": (
                 "--spec-type", "draft-eagle3", "--spec-draft-model", "{path}", "--spec-draft-n-max", "{tokens}",
             ),
+            "dspark": ("--spec-type", "draft-dspark", "--spec-draft-n-max", "{tokens}"),
         },
         conversion="convert_hf_to_gguf.py of a build that knows these heads; --no-mtp leaves them out",
         limit="Without --spec-type it loads such a file and leaves the heads unused.",

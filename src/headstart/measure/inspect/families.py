@@ -34,6 +34,7 @@ class Family:
         loads_first_only: engines that use one module of several.
         zero_centred_norms: norms are stored less one.
         reversed_order: its projection takes the state before the embedding.
+        own_unembeddings: each module has an unembedding that is not the trunk's.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Family:
     loads_first_only: tuple[str, ...] = ()
     zero_centred_norms: bool = False
     reversed_order: bool = False
+    own_unembeddings: bool = False
 
 
 _NEXTN = ("num_nextn_predict_layers",)
@@ -66,6 +68,7 @@ FAMILIES: tuple[Family, ...] = (
         name="deepseek_v32",
         title="DeepSeek V3.2",
         model_types=("deepseek_v32",),
+        gguf_architectures=("deepseek32",),
         layouts=("deepseek", "nextn"),
         count_keys=_NEXTN,
     ),
@@ -81,7 +84,8 @@ FAMILIES: tuple[Family, ...] = (
         name="deepseek_v4",
         title="DeepSeek V4",
         model_types=("deepseek_v4", "deepseek_v41"),
-        layouts=("deepseek_v4", "dspark"),
+        gguf_architectures=("deepseek4",),
+        layouts=("deepseek_v4", "dspark", "nextn"),
         count_keys=_NEXTN,
     ),
     Family(
@@ -170,9 +174,16 @@ FAMILIES: tuple[Family, ...] = (
         layouts=("step", "deepseek", "nextn"),
         count_keys=_NEXTN,
         zero_centred_norms=True,
+        own_unembeddings=True,
     ),
     Family(name="exaone_moe", title="EXAONE MoE", model_types=("exaone_moe",), count_keys=_NEXTN),
-    Family(name="hy_v3", title="Hunyuan V3", model_types=("hy_v3",), count_keys=_NEXTN),
+    Family(
+        name="hy_v3",
+        title="Hunyuan V3",
+        model_types=("hy_v3",),
+        gguf_architectures=("hy_v3",),
+        count_keys=_NEXTN,
+    ),
     Family(name="kimi_k3", title="Kimi K3", model_types=("kimi_k3",), count_keys=_NEXTN),
     Family(name="inkling", title="Inkling", model_types=("inkling_mm_model", "inkling_model"), reversed_order=True),
     Family(
@@ -250,6 +261,9 @@ _MARKS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 _OF_LAYOUT = {"eagle3": "eagle3", "eagle": "eagle", "assistant": "gemma4_assistant", "medusa": "medusa"}
 _OF_LAYOUT |= {"medusa_original": "medusa", "meta": "meta_multi_token"}
 
+# GLM-4.7-Flash is written under DeepSeek's architecture; how its words are split tells it
+_GLM_SPLITS = ("glm4", "chatglm-bpe")
+
 BY_NAME: Mapping[str, Family] = {family.name: family for family in FAMILIES}
 
 
@@ -268,6 +282,8 @@ def family_of(settings: Mapping[str, Any], layout: str | None) -> Family | None:
     text = settings.get("text_config")
     types = {settings.get("model_type"), text.get("model_type") if isinstance(text, Mapping) else None}
     gguf = settings.get("general.architecture")
+    if gguf == "deepseek2" and settings.get("tokenizer.ggml.pre") in _GLM_SPLITS:
+        return BY_NAME["glm4_moe_lite"]
     # architectures first: MiMo and EAGLE-3 files carry the model type of the family they were made from
     for matches in (
         lambda family: named.intersection(family.architectures),

@@ -79,7 +79,7 @@ LAYOUTS: tuple[Layout, ...] = (
         name="step",
         kind="sequential",
         module=r"model\.layers\.(?P<index>\d+)\.",
-        signature=r"shared_head\.output",
+        signature=r"(?:transformer\.)?shared_head\.output",
         parts=_DEEPSEEK_PARTS,
         is_appended=True,
     ),
@@ -211,7 +211,7 @@ LAYOUTS: tuple[Layout, ...] = (
         name="eagle3",
         kind="eagle3",
         module=r"(?:model\.)?",
-        signature=r"midlayer\..+|layers\.0\.hidden_norm|d2t",
+        signature=r"midlayer\..+|layers\.0\.hidden_norm|d2t|blk\.0\.attn_norm_2",
         parts={
             "projection": r"fc",
             "attention": r"(?:midlayer(?:\.\d+)?|layers\.0)\.self_attn\..+|blk\.0\.attn_q",

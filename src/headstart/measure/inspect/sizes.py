@@ -17,7 +17,8 @@ from headstart.measure.inspect.settings import lookup, quantisation, whole
 CACHE_VALUE_BYTES = 2  # what engines use by default: float16 or bfloat16
 
 # copies of the trunk's matrices, which engines replace by the trunk's own
-_COPIES = re.compile(r"(?:.+\.)?(?:embed_tokens|shared_head\.(?:head|output)|shared_head_head|lm_head)")
+_COPIED_EMBEDDINGS = re.compile(r"(?:.+\.)?embed_tokens")
+_COPIED_UNEMBEDDINGS = re.compile(r"(?:.+\.)?(?:shared_head\.head|shared_head_head|lm_head)")
 
 # whose outputs a layer keeps for every token; MLA keeps one vector for keys and values
 _CACHED = re.compile(r"(?:.+\.)?(?:k_proj|v_proj|wk|wv|attn_k|attn_v|kv_a_proj_with_mqa|attn_kv_a_mqa)")
@@ -53,12 +54,13 @@ class Sizes:
     heads_formats: Mapping[str, int] = field(default_factory=dict)
 
 
-def measure_sizes(description: Description, heads: FoundHeads) -> Sizes:
+def measure_sizes(description: Description, heads: FoundHeads, *, own_unembeddings: bool = False) -> Sizes:
     """Add up a checkpoint's tensors.
 
     Args:
         description: of the checkpoint.
         heads: that were found in it.
+        own_unembeddings: whether theirs are not the trunk's.
     """
     if description.tensors is None or not description.has_shapes:
         return Sizes(total_bytes=description.total_bytes)
@@ -70,7 +72,7 @@ def measure_sizes(description: Description, heads: FoundHeads) -> Sizes:
     names = {tensor.name for tensor in of_heads}
     of_trunk = tuple(tensor for tensor in everything if tensor.name not in names)
     # a drafter that is a file of its own brings what it has because it needs it
-    copies = () if whole_file else tuple(tensor for tensor in of_heads if _is_copy(tensor))
+    copies = () if whole_file else tuple(tensor for tensor in of_heads if _is_copy(tensor, own_unembeddings))
     copied = {tensor.name for tensor in copies}
     own = tuple(tensor for tensor in of_heads if tensor.name not in copied)
     return Sizes(
@@ -87,9 +89,12 @@ def measure_sizes(description: Description, heads: FoundHeads) -> Sizes:
     )
 
 
-def _is_copy(tensor: DeclaredTensor) -> bool:
+def _is_copy(tensor: DeclaredTensor, own_unembeddings: bool) -> bool:
     name = stem(canonical(tensor.name))
-    return name is not None and _COPIES.fullmatch(name) is not None
+    if name is None:
+        return False
+    is_unembedding = _COPIED_UNEMBEDDINGS.fullmatch(name) is not None
+    return _COPIED_EMBEDDINGS.fullmatch(name) is not None or (is_unembedding and not own_unembeddings)
 
 
 def _parameters(tensors: Iterable[DeclaredTensor], bits: int | None) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from headstart.measure.numbers import significant
 from headstart.measure.report.figures import CellFigures, SideFigures
 from headstart.measure.report.latency import Distribution
-from headstart.measure.report.spread import Spread
 from headstart.measure.report.svg import Chart, doubling_ticks, round_ticks, span
 
 Series = Mapping[str, int]
@@ -41,7 +41,7 @@ def category_chart(cell: CellFigures, series: Series) -> str | None:
             if spread is not None:
                 y = row + (place + 1) / (len(sides) + 1)
                 chart.whisker((spread.lowest, y), (spread.highest, y), series[side.side])
-                chart.mark((spread.median, y), series[side.side], f"{side.side}, {category}: {_said(spread)}")
+                chart.mark((spread.median, y), series[side.side], f"{side.side}, {category}: {spread}")
     return chart.render()
 
 
@@ -140,7 +140,7 @@ def speed_chart(cells: Sequence[CellFigures], series: Series, *, over: str) -> s
         chart.curve([(place, spread.median) for place, spread in found], number)
         for place, spread in found:
             chart.whisker((place, spread.lowest), (place, spread.highest), number)
-            chart.mark((place, spread.median), number, f"{name}, {place:g}: {_said(spread)} tokens/s")
+            chart.mark((place, spread.median), number, f"{name}, {place:g}: {spread} tokens/s")
     return chart.render()
 
 
@@ -168,12 +168,10 @@ def waiting_chart(
         points = [(1e3 * value, place / last) for place, value in enumerate(waits.points)]
         chart.curve([point for point in points if point[0] <= x[1]], series[name])
         for share, value in ((0.5, waits.p50), (0.95, waits.p95)):
-            chart.mark((1e3 * value, share), series[name], f"{name}: {100 * share:.0f} % within {1e3 * value:.3g} ms")
+            chart.mark(
+                (1e3 * value, share), series[name], f"{name}: {100 * share:.0f} % within {significant(1e3 * value)} ms"
+            )
     return chart.render()
-
-
-def _said(spread: Spread) -> str:
-    return f"{spread.median:.3g} ({spread.lowest:.3g} to {spread.highest:.3g})"
 
 
 def _shortened(name: str) -> str:

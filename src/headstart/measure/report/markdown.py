@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from headstart.measure.numbers import significant
 from headstart.measure.report.document import Report
 from headstart.measure.report.figures import CellFigures, SideFigures
 from headstart.measure.report.latency import Distribution
@@ -26,7 +27,7 @@ def percentiles(distribution: Distribution | None) -> str:
     """Three percentiles in milliseconds; nothing for `None`."""
     if distribution is None:
         return ""
-    return " / ".join(f"{1e3 * value:.3g}" for value in (distribution.p50, distribution.p95, distribution.p99))
+    return " / ".join(significant(1e3 * value) for value in (distribution.p50, distribution.p95, distribution.p99))
 
 
 def render_markdown(report: Report) -> str:

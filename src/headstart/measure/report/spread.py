@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headstart.measure.numbers import significant
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -28,7 +30,7 @@ class Spread:
         return Spread(statistics.median(values), min(values), max(values))
 
     def __str__(self) -> str:
-        return f"{self.median:.3g} ({self.lowest:.3g} to {self.highest:.3g})"
+        return f"{significant(self.median)} ({significant(self.lowest)} to {significant(self.highest)})"
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -2,8 +2,8 @@
 
 The rules, in this order:
 
-1. A side that changed a text is out; if all did, the verdict is "broken". On servers, whose rounding may depend on
-   what shares a pass, other texts are told and do not decide.
+1. A side that changed a text is out, and the sentence says so; if all did, the verdict is "broken". On servers, whose
+   rounding may depend on what shares a pass, other texts are told and do not decide.
 2. Of the others that one is judged whose speed-up over all cells is highest (the geometric mean of the medians); one
    that pays in the first cell goes before one that does not.
 3. It *pays* in a cell if every repeat was faster than plain decoding and the median is so by `MARGIN`.
@@ -39,8 +39,9 @@ class Verdict:
     Attributes:
         decision: see the rules; "unknown" if nothing can be compared.
         side: of which it is said.
-        categories: for which it pays in the first cell.
-        other_categories: for which it does not.
+        broken_sides: all that changed a text and must not.
+        categories: for which it is to be kept, by the first cell.
+        other_categories: for which it is not.
         up_to_concurrency: requests at once up to which it pays, at the shortest context; `None` if it never does, or
             in an open loop.
         up_to_context: tokens up to which it pays with the fewest requests, likewise.
@@ -50,6 +51,7 @@ class Verdict:
 
     decision: Decision
     side: str | None = None
+    broken_sides: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     other_categories: tuple[str, ...] = ()
     up_to_concurrency: int | None = None
@@ -72,20 +74,22 @@ def judge(cells: Sequence[CellFigures], *, is_exact: bool = True) -> Verdict:
             sentence="Nothing can be said yet: no side that drafts has done what the plain one has.",
             would_change="Let the run go on: the same command takes it up.",
         )
-    sound = [name for name in names if not (is_exact and _changed(cells, name))]
+    broken = tuple(name for name in names if is_exact and _changed(cells, name))
+    sound = [name for name in names if name not in broken]
     if not sound:
-        return _broken(cells, names)
+        return _broken(cells, broken)
     name = max(sound, key=lambda name: (_pays_in(_ordered(cells, name)[0], name), _overall(cells, name)))
     ordered = _ordered(cells, name)
     first = ordered[0]
     figures = first.side(name)
     assert figures is not None
     assert figures.speedup is not None
-    for_it = tuple(category for category, spread in figures.speedup_by_category.items() if pays(spread))
     decision: Decision
+    for_it: tuple[str, ...] = ()
     if pays(figures.speedup):
         decision = "keep"
-    elif some_gain := tuple(category for category in for_it if pays(figures.speedup_by_category[category], 2 * MARGIN)):
+        for_it = _categories_that_pay(figures, MARGIN)
+    elif some_gain := _categories_that_pay(figures, 2 * MARGIN):
         decision = "partly"
         for_it = some_gain
     elif figures.speedup.lowest < 1 < figures.speedup.highest and _width(figures.speedup) > 2 * MARGIN:
@@ -99,13 +103,18 @@ def judge(cells: Sequence[CellFigures], *, is_exact: bool = True) -> Verdict:
     return Verdict(
         decision=decision,
         side=name,
+        broken_sides=broken,
         categories=for_it,
         other_categories=others,
         up_to_concurrency=up_to,
         up_to_context=up_to_context,
-        sentence=_sentence(decision, first, figures, for_it, others, limits),
+        sentence=_sentence(decision, first, figures, for_it, others, limits) + _warning(cells, broken),
         would_change=_would_change(decision, ordered, name) + _told_changes(cells, name),
     )
+
+
+def _categories_that_pay(figures: SideFigures, margin: float) -> tuple[str, ...]:
+    return tuple(category for category, spread in figures.speedup_by_category.items() if pays(spread, margin))
 
 
 def _told_changes(cells: Sequence[CellFigures], name: str) -> str:
@@ -140,14 +149,24 @@ def _overall(cells: Sequence[CellFigures], name: str) -> float:
     return sum(logs) / len(logs)
 
 
-def _broken(cells: Sequence[CellFigures], names: Sequence[str]) -> Verdict:
-    counts = [f"{name} changed {_of_compared(cells, name)}" for name in names]
+def _broken(cells: Sequence[CellFigures], names: tuple[str, ...]) -> Verdict:
     return Verdict(
         decision="broken",
         side=names[0] if len(names) == 1 else None,
-        sentence=f"Do not use it as it is: {_listed(counts)}, so its speed is that of another output.",
+        broken_sides=names,
+        sentence=f"Do not use it as it is: {_all_changes(cells, names)}, so its speed is that of another output.",
         would_change="headstart check tells near ties, which are harmless, from faults.",
     )
+
+
+def _warning(cells: Sequence[CellFigures], broken: Sequence[str]) -> str:
+    if not broken:
+        return ""
+    return f" Do not use {_listed(broken)}: {_all_changes(cells, broken)}; headstart check looks for the fault."
+
+
+def _all_changes(cells: Sequence[CellFigures], names: Sequence[str]) -> str:
+    return _listed([f"{name} changed {_of_compared(cells, name)}" for name in names])
 
 
 def _of_compared(cells: Sequence[CellFigures], name: str) -> str:
@@ -207,7 +226,7 @@ def _sentence(
         return f"Keep {name}: {speed}{traffic}{limits}."
     if decision == "partly":
         return (
-            f"Keep {name} for {_listed(for_it)} alone: over all traffic it makes {speed}, and no gain for "
+            f"Keep {name} for {_listed(for_it)} alone: over all traffic it makes {speed}, and no gain beyond doubt for "
             f"{_listed(others)}."
         )
     if decision == "unsure":
@@ -250,11 +269,16 @@ def _would_change(decision: Decision, ordered: Sequence[CellFigures], name: str)
             "more often would change that."
         )
     tokens = prediction.mean_acceptance_length
-    needed = tokens / prediction.measured  # by what decoding took, which the verdict rests on too
+    needed = (1 + MARGIN) * tokens / prediction.measured  # by what decoding took
     if fails is None:
         return (
             f"It would stop to pay below {needed:.2f} tokens a round, where it gives {tokens:.2f} now, or if more "
             "requests at once made checking dearer."
+        )
+    if tokens >= needed:
+        return (
+            f"With {told.key}, decoding alone has {prediction.measured:.2f} times plain speed; reading prompts, or "
+            "single repeats, took it back: longer answers or more repeats would change that."
         )
     return (
         f"With {told.key}, a round must give more than {needed:.2f} tokens to pay and gives {tokens:.2f}; "

@@ -104,13 +104,14 @@ def test_kept_for_some_traffic_alone_only_by_twice_the_margin() -> None:
     assert judge([cell(side("heads", EVEN, {"code": GOOD, "writing": BAD}))]).decision == "partly"
     by_chance = judge([cell(side("heads", EVEN, {"code": Spread(1.04, 1.01, 1.05), "writing": BAD}))])
     assert by_chance.decision == "drop"
+    assert (by_chance.categories, by_chance.other_categories) == ((), ("code", "writing"))
 
 
 def test_dropped_and_what_would_change_it() -> None:
     dear_drafts = judge([cell(side("heads", BAD, prediction=prediction(1.5, 1.2, 0.8)))])
     assert dear_drafts.decision == "drop"
     assert dear_drafts.sentence.startswith("Do without heads: 0.80 times plain speed")
-    assert "more than 2.00 tokens to pay and gives 1.50; cheaper drafting" in dear_drafts.would_change
+    assert "more than 2.06 tokens to pay and gives 1.50; cheaper drafting" in dear_drafts.would_change
     dear_rows = judge([cell(side("heads", BAD, prediction=prediction(1.5, 1.8, 0.2)))])
     assert "cheaper checking (it adds 0.80" in dear_rows.would_change
     idle = judge([cell(side("heads", EVEN, prediction=prediction(1.0, 1.0, 0.0), acceptance=acceptance(100, 2)))])
@@ -122,8 +123,16 @@ def test_what_would_end_it_is_told_of_the_first_cell_that_fails() -> None:
         cell(side("heads", GOOD, prediction=prediction(2.5, 1.3, 0.4))),
         cell(side("heads", BAD, prediction=prediction(2.5, 3.0, 0.4)), batch=16),
     ]
-    assert "With 16 at once, a round must give more than 3.40 tokens" in judge(cells).would_change
-    assert "below 1.70 tokens a round, where it gives 2.50" in judge(cells[:1]).would_change
+    assert "With 16 at once, a round must give more than 3.50 tokens" in judge(cells).would_change
+    assert "below 1.75 tokens a round, where it gives 2.50" in judge(cells[:1]).would_change
+
+
+def test_a_round_that_gives_enough_is_not_asked_for_more() -> None:
+    """Decoding pays here; what does not is the turn with its prompts, or a repeat."""
+    verdict = judge([cell(side("heads", Spread(1.02, 0.99, 1.03), prediction=prediction(2.5, 2.0, 0.3)))])
+    assert verdict.decision == "drop"
+    assert "must give more" not in verdict.would_change
+    assert "decoding alone has 1.09 times plain speed" in verdict.would_change
 
 
 def test_repeats_that_disagree_say_nothing() -> None:
@@ -135,9 +144,15 @@ def test_repeats_that_disagree_say_nothing() -> None:
 
 def test_a_side_that_changes_texts_is_out() -> None:
     changed = side("lookup", Spread(3.0, 2.9, 3.1), different=("a", "b"))
-    assert judge([cell(changed, side("heads", GOOD))]).side == "heads"
+    other = judge([cell(changed, side("heads", GOOD))])
+    assert (other.side, other.decision, other.broken_sides) == ("heads", "keep", ("lookup",))
+    assert other.sentence.endswith(
+        "Do not use lookup: lookup changed 2 of 10 texts; headstart check looks for the fault."
+    )
+    assert judge([cell(side("heads", GOOD))]).broken_sides == ()
     verdict = judge([cell(changed)])
     assert verdict.decision == "broken"
+    assert verdict.broken_sides == ("lookup",)
     assert "lookup changed 2 of 10 texts" in verdict.sentence
 
 
