@@ -40,7 +40,7 @@ class Engines:
         """
         parts = load_parts(model, draft="heads" if heads is None else f"heads:{heads}", threads=threads)
         plain = load_parts(model, draft="none", threads=threads)
-        return Engines(plain=_warmed(Engine(plain.trunk, plain.tokenizer, **_settings(BATCH))), parts=parts)
+        return Engines(plain=_warmed(plain.make_engine(**_settings(BATCH))), parts=parts)
 
     def with_heads(self) -> Engine:
         """A new engine that has heads guess in every round, as much as rows allow; one text at a time.
@@ -48,14 +48,11 @@ class Engines:
         Several at a time would take a little from each other: what heads read of prompts in one go is bounded over
         all texts, and a text that is not read yet gets no guesses.
         """
-        return Engine(
-            self.parts.trunk, self.parts.tokenizer,
-            drafter=self.parts.drafters, policy="always", max_nodes=MAX_NODES, **_settings(1),
-        )  # fmt: skip
+        return self.parts.make_engine(policy="always", max_nodes=MAX_NODES, **_settings(1))
 
     def automatic(self) -> Engine:
         """A new engine with the drafters of `--draft auto`, that drafts where it pays."""
-        drafters = (LookupDrafter(), *self.parts.drafters)
+        drafters = (LookupDrafter(), *self.parts.make_drafters())
         return _warmed(Engine(self.parts.trunk, self.parts.tokenizer, drafter=drafters, **_settings(BATCH)))
 
 

@@ -132,10 +132,8 @@ class _Meter:
         }
 
     def _engine(self, depth: int | None) -> Engine:
-        parts = self._engines.parts
-        return Engine(
-            parts.trunk, parts.tokenizer, drafter=parts.drafters, max_batch=1, share_prefixes=False,
-            policy="measured" if depth is None else "always",
+        return self._engines.parts.make_engine(
+            max_batch=1, share_prefixes=False, policy="measured" if depth is None else "always",
             max_nodes=depth or MAX_NODES, max_depth=depth or MAX_NODES,
         )  # fmt: skip
 

@@ -81,7 +81,10 @@ class SamplingParams:
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        _require(_whole(self.max_tokens, 1), "max_tokens", self.max_tokens, "a whole number, at least 1")
+        _require(
+            _whole(self.max_tokens, 1) and self.max_tokens < 1 << 31,
+            "max_tokens", self.max_tokens, "a whole number, at least 1 and below 2**31",
+        )  # fmt: skip
         _require(_finite(self.temperature, 0.0), "temperature", self.temperature, "0 or a finite positive number")
         _require(_whole(self.top_k, 0), "top_k", self.top_k, "a whole number, 0 (off) or more")
         _require(_finite(self.top_p, 0.0) and 0 < self.top_p <= 1, "top_p", self.top_p, "above 0, at most 1")
@@ -127,7 +130,10 @@ def _whole(value: object, lowest: int) -> bool:
 
 
 def _finite(value: object, lowest: float = -math.inf) -> bool:
-    return isinstance(value, Real) and math.isfinite(value) and float(value) >= lowest
+    try:
+        return isinstance(value, Real) and math.isfinite(value) and float(value) >= lowest
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def _listed(value: object) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from headstart.cli.interrupt import Interrupt
 from headstart.testing.command_line import Outcome, run_command
+from headstart.testing.tiny_models import write_tiny_gguf
 from headstart.testing.toy_server import ToyServerConfig, serve_toy
 
 
@@ -88,6 +89,19 @@ def test_an_interrupted_run_is_reported_and_gone_on_with(
     assert "another settings" in other.err
 
 
+def test_a_run_is_not_gone_on_with_another_drafter_of_the_same_name(
+    tiny_model: str, prompts: Path, tmp_path: Path
+) -> None:
+    drafting = tmp_path / "drafting.gguf"
+    arguments = (tiny_model, "--draft", f"model:{drafting}", "--prompts", prompts, "--out", tmp_path / "out")
+    write_tiny_gguf(drafting, kind="F16", num_layers=1)
+    assert bench(*arguments).status == 0
+    write_tiny_gguf(drafting, kind="F16", num_layers=1, seed=1)
+    other = bench(*arguments)
+    assert other.status == 2
+    assert "another drafters" in other.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -151,6 +165,7 @@ def test_two_servers(tmp_path: Path) -> None:
         (("--url-plain", "http://h/v1", "--plain-fields", "{}"), "One of them"),
         (("--plain-fields", "[]"), "a JSON object"),
         (("--plain-fields", "{"), "no JSON"),
+        (("--plain-fields", '{"a": NaN}'), "NaN is no number of JSON"),
         (("--plain-fields", "{}", "--draft", "lookup"), "server's own affair"),
     ],
 )

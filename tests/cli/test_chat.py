@@ -74,6 +74,7 @@ def test_an_unknown_command_names_the_nearest(tiny_model: str) -> None:
     assert outcome.status == 0
     assert "/reset?" in outcome.err
     assert outcome.out == ""
+    assert "/quit stands alone" in _chat(tiny_model, "/quit now", flags=("--json",)).err
 
 
 def test_ctrl_c_stops_the_answer_not_the_conversation(tiny_model: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,8 @@ def test_without_torch_it_says_what_to_install(
         (("--kind", "sequential", "--layers", "2"), "no effect on sequential heads"),
         (("--loss", "kll"), "Did you mean 'kl'"),
         (("--minutes", "0"), "minutes = 0.0"),
+        (("--seed", "-1"), "seed = -1"),
+        (("--seed", str(2**64)), "between 0 and 2**64 - 1"),
         (("--text-of", "there", "--prompts", "here"), "have no effect"),
         (("--text-of", "there", "--text-tokens", "9"), "have no effect"),
         (("--minuts", "3"), "--minutes"),
@@ -97,8 +99,11 @@ def test_prompts_come_from_files_in_shares(prompts: Path, tmp_path: Path) -> Non
     assert read_prompt_files((), raw_openings=True) == shipped_openings(raw=True)
     odd = prompts.rename(tmp_path / "a:b")
     assert read_prompt_files((str(odd),), raw_openings=False) == alone
-    with pytest.raises(ConfigError, match="at least 1"):
-        read_prompt_files(("openings:0", str(odd)), raw_openings=False)
+    counted = odd.rename(tmp_path / "a:5")
+    assert read_prompt_files((str(counted),), raw_openings=False) == alone
+    for names in (("openings:0", str(counted)), (f"{counted}:0",)):
+        with pytest.raises(ConfigError, match="at least 1"):
+            read_prompt_files(names, raw_openings=False)
 
 
 def test_a_whole_run(tiny_model: str, tmp_path: Path, prompts: Path, trains: None) -> None:

@@ -42,6 +42,7 @@ def test_other_verbs_tables_do_not_count(tiny_model: str, settings: Path) -> Non
         ("[generate]\nmax_tokens = 0\n", "at least 1"),
         ("[genrate]\nmax_tokens = 3\n", "[generate]"),
         ("max_tokens = 3\n", "max_tokens"),
+        ("[train]\nsteps = 3\n", "'train' is no table"),
         ("[generate\n", "TOML"),
         ("[generate]\nstop = '\udcff'\n", "TOML"),
     ],
@@ -59,3 +60,25 @@ def test_a_missing_file_is_a_usage_error(tiny_model: str, settings: Path) -> Non
     outcome = run_command("generate", tiny_model, "abc", "--config", settings)
     assert outcome.status == 2
     assert str(settings) in outcome.err
+
+
+def test_verbs_without_a_model_read_their_tables(
+    tmp_path: Path, settings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("some text, which is a document\n" * 50)
+    settings.write_text('[data]\ntokenizer = "bpe:300"\n\n[inspect]\nrevison = "main"\n')
+    monkeypatch.setenv("HEADSTART_CONFIG", str(settings))
+    outcome = run_command("data", tmp_path / "out", "--source", f"text:{tmp_path}/a.txt", "--json")
+    assert outcome.status == 0, outcome.err
+    assert outcome.document["settings"]["tokenizer"] == "bpe:300"
+    outcome = run_command("inspect", tmp_path)
+    assert outcome.status == 2
+    assert "revison" in outcome.err
+
+
+def test_a_file_of_flags_is_no_run_to_train(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.write_text("[generate]\nmax_tokens = 3\n")
+    monkeypatch.setenv("HEADSTART_CONFIG", str(settings))
+    outcome = run_command("train")
+    assert outcome.status == 2
+    assert "settings.toml" not in outcome.err

@@ -16,6 +16,8 @@ from headstart.records import SamplingParams, Tree
     ("name", "value", "allowed"),
     [
         ("max_tokens", 0, "at least 1"),
+        ("max_tokens", 1 << 31, "below 2\\*\\*31"),
+        ("temperature", 10**400, "0 or a finite positive number"),
         ("temperature", -0.1, "0 or a finite positive number"),
         ("temperature", math.nan, "0 or a finite positive number"),
         ("temperature", math.inf, "0 or a finite positive number"),

@@ -86,7 +86,7 @@ def bench(
         if flags.out is not None:
             print("Stopped; the same command goes on from here.", file=sys.stderr, flush=True)
         return status.INTERRUPTED
-    return status.FAILURE if report.verdict.decision == "broken" else None
+    return status.FAILURE if report.verdict.broken_sides else None
 
 
 def _run(opened: OpenedSides, settings: BenchSettings, journal: Journal) -> bool:

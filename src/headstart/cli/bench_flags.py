@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
+from headstart.cli.settings import SettingsFile
 from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,9 +64,7 @@ class BenchFlags:
             "if it was stopped."
         ),
     ] = None
-    config: Annotated[
-        Path | None, Parameter(help="TOML file with flags, in a table for each verb. HEADSTART_CONFIG names it too.")
-    ] = None
+    config: SettingsFile = None
 
     def to_settings(self, sides: tuple[str, ...]) -> BenchSettings:
         """The same as the bench takes it.
@@ -141,7 +140,7 @@ class ServerFlags:
             ConfigError: they are no JSON object.
         """
         try:
-            fields = {} if self.plain_fields is None else json.loads(self.plain_fields)
+            fields = {} if self.plain_fields is None else json.loads(self.plain_fields, parse_constant=_no_constant)
         except ValueError as error:
             raise ConfigError(f"--plain-fields {self.plain_fields!r}: no JSON ({error}).") from None
         if not isinstance(fields, dict):
@@ -170,6 +169,10 @@ class ServerFlags:
                 "Plain decoding is needed to compare with: give --url-plain, a server that does not draft, or "
                 "--plain-fields, by which --url does not. One of them."
             )
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def read_sides(text: str) -> tuple[str, ...]:

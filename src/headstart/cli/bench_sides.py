@@ -71,19 +71,18 @@ def open_sides(
     filled = fill_cells(settings.cells, prompts, lambda prompt: len(encode(Ask(prompt=prompt))), seed)
     parts = {name: _load(source, name, threads, weights) for name in settings.sides}
     plain = parts[settings.sides[0]]
+    machine = describe_machine()
     return OpenedSides(
         sides=make_engine_sides(parts, filled, settings, Clock()),
         filled=filled,
         subject={
             "headstart": __version__,
             "model": {"name": Path(model).name, "digest": plain.checkpoint.digest(), "weights": weights},
-            "heads": {name: _heads(each) for name, each in parts.items() if each.heads is not None},
+            "drafters": {name: found for name, each in parts.items() if (found := _drafters(each))},
             "threads": plain.trunk.num_threads,
+            "processor": f"{machine['cpu']}, {plain.trunk.instruction_set}",
         },
-        conditions={
-            **_conditions(filled),
-            "machine": {**describe_machine(), "instruction_set": plain.trunk.instruction_set},
-        },
+        conditions={**_conditions(filled), "machine": machine},
     )
 
 
@@ -151,6 +150,11 @@ def _load(source: str, name: str, threads: int | None, weights: str) -> EnginePa
     return parts
 
 
-def _heads(parts: EngineParts) -> str:
-    assert parts.heads is not None
-    return str(parts.heads.file.path.name)
+def _drafters(parts: EngineParts) -> dict[str, dict[str, str]]:
+    """The files that guess, by what they would be mistaken for if another lay under the same name."""
+    found = {}
+    if parts.heads is not None:
+        found["heads"] = {"name": parts.heads.file.path.name, "digest": parts.heads.file.digest()}
+    if parts.draft_checkpoint is not None:
+        found["model"] = {"digest": parts.draft_checkpoint.digest()}
+    return found

@@ -83,7 +83,7 @@ def _refuse_what_does_not_fit(
     has_plain = servers.url_plain is not None or servers.plain_fields is not None
     if servers.url is None:
         samples.refuse()
-        for name in ("url_plain", "plain_fields", "server_model", "api_key"):
+        for name in ("url_plain", "plain_fields", "server_model"):
             if getattr(servers, name) is not None:
                 raise ConfigError(f"--{name.replace('_', '-')} has no effect without --url. Leave it out.")
         if model is None:
@@ -106,7 +106,6 @@ def _check_engine(
     from headstart.cli.flags import EngineFlags
     from headstart.cli.opening import model_source, open_model
     from headstart.cli.progress import progress_bar
-    from headstart.engine import Engine
     from headstart.measure.check import check_engine
 
     config = engine.to_config(flags)
@@ -117,12 +116,7 @@ def _check_engine(
         if opened:
             opened.clear()  # first: two may not fit into memory
         opened.append(open_model(model, EngineFlags(draft=draft, threads=threads, weights=weights)))
-        parts = opened[0].parts
-
-        def make_engine(**settings: Any) -> Engine:
-            return Engine(parts.trunk, parts.tokenizer, drafter=parts.drafters or None, **settings)
-
-        return make_engine
+        return opened[0].parts.make_engine
 
     with progress_bar("Checking") as show:
         findings = check_engine(open_side, ids, config, show)

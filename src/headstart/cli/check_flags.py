@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from headstart.cli.settings import SettingsFile
 from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,9 +32,7 @@ class CheckFlags:
     max_tokens: Annotated[int, Parameter(help="Tokens of an answer at most.")] = 48
     seed: Annotated[int, Parameter(help="Of what is drawn.")] = 0
     out: Annotated[Path | None, Parameter(help="File for the certificate, as JSON.")] = None
-    config: Annotated[
-        Path | None, Parameter(help="TOML file with flags, in a table for each verb. HEADSTART_CONFIG names it too.")
-    ] = None
+    config: SettingsFile = None
 
     def read_prompts(self) -> list[Prompt]:
         """The prompts.

@@ -56,8 +56,12 @@ class Conversation:
         elif message == "/stats":
             self._tell(self._statistics())
         elif message.startswith("/"):
-            close = difflib.get_close_matches(message, COMMANDS, n=1) or [", ".join(COMMANDS)]
-            self._tell(f"There is no command {message.split()[0]}. Did you mean {close[0]}?")
+            command, *words = message.split()
+            if command in COMMANDS:
+                self._tell(f"{command} stands alone: leave out {' '.join(words)!r}.")
+            else:
+                close = difflib.get_close_matches(command, COMMANDS, n=1) or [", ".join(COMMANDS)]
+                self._tell(f"There is no command {command}. Did you mean {close[0]}?")
         elif message:
             self._answer(message)
         return True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from headstart.cli.settings import SettingsFile
 from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def data(
         float | None, Parameter(help="Of documents that are never trained on; 0.05 by default.")
     ] = None,
     verify: Annotated[bool, Parameter(help="Read all of a corpus that is there, to see that it is whole.")] = False,
+    config: SettingsFile = None,
     json: Annotated[bool, Parameter(help="Print nothing but one JSON document.")] = False,
 ) -> None:
     """Prepare text for pretraining, and print what it holds.

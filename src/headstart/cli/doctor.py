@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from headstart.cli import status
 from headstart.cli.flags import ModelName
+from headstart.cli.settings import SettingsFile
 from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ def doctor(
     threads: Annotated[
         int | None, Parameter(help="CPU threads; by default as many as the process may use at once.")
     ] = None,
-    config: Annotated[
-        Path | None, Parameter(help="TOML file with flags, in a table for each verb. HEADSTART_CONFIG names it too.")
-    ] = None,
+    config: SettingsFile = None,
     json: Annotated[bool, Parameter(help="Print nothing but one JSON document.")] = False,
 ) -> int | None:
     """Find out why heads guess wrong more often than they should.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from headstart.cli.settings import SettingsFile
 from headstart.records import SamplingParams
 
 _LIBRARY = SamplingParams()
@@ -44,9 +44,7 @@ class EngineFlags:
             "take, up to 512 MiB."
         ),
     ] = None
-    config: Annotated[
-        Path | None, Parameter(help="TOML file with flags, in a table for each verb. HEADSTART_CONFIG names it too.")
-    ] = None
+    config: SettingsFile = None
 
 
 @Parameter(name="*")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 from cyclopts import Parameter
 
+from headstart.cli.settings import SettingsFile
 from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -83,9 +84,7 @@ class GraftFlags:
     threads: Annotated[
         int | None, Parameter(help="CPU threads; by default as many as the process may use at once.")
     ] = None
-    config: Annotated[
-        Path | None, Parameter(help="TOML file with flags, in a table for each verb. HEADSTART_CONFIG names it too.")
-    ] = None
+    config: SettingsFile = None
 
     def to_config(self, kind: str) -> GraftConfig:
         """The same as training takes it.
@@ -147,8 +146,12 @@ def read_prompt_files(names: tuple[str, ...], *, raw_openings: bool) -> PromptSo
 def _parted(name: str) -> tuple[str, int]:
     path, colon, share = name.rpartition(":")
     # a colon may be a part of a file's name
-    if not colon or not share.isdecimal():
+    if not colon or not share.isdecimal() or Path(name).is_file():
         return name, 1
+    if not int(share):
+        raise ConfigError(
+            f"prompts = {name!r}: a share is at least 1. Leave the file out if none of it is to be asked."
+        )
     return path, int(share)
 
 

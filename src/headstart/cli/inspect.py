@@ -6,6 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from headstart.cli.settings import SettingsFile
+
 
 def inspect(
     model: Annotated[
@@ -18,6 +20,7 @@ def inspect(
     /,
     *,
     revision: Annotated[str | None, Parameter(help="Branch, tag or commit of a name on the hub.")] = None,
+    config: SettingsFile = None,
     json: Annotated[bool, Parameter(help="Print nothing but one JSON document.")] = False,
 ) -> int | None:
     """Tell what a checkpoint holds: heads that its settings promise, heads that are there, and engines that use them.

@@ -61,7 +61,8 @@ def make_app() -> App:
     )
     for name, verb in VERBS.items():
         app.command(verb, name=name)
-    app.config = (refuse_mistyped_flags, *settings_sources(tuple(VERBS)))
+    # train reads a file of its own
+    app.config = (refuse_mistyped_flags, *settings_sources([verb for verb in VERBS if verb != "train"]))
     return app
 
 

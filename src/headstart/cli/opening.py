@@ -36,7 +36,7 @@ class OpenedModel:
     load_s: float
 
     def make_engine(self, *, drafts: bool = True) -> Engine:
-        """An engine for one sequence at a time. It takes the cache from an engine made before.
+        """An engine for one sequence at a time. It takes the caches from an engine made before, and has learnt nothing.
 
         Args:
             drafts: whether it may guess; otherwise it decodes plainly, whatever the flags say.
@@ -45,13 +45,7 @@ class OpenedModel:
             ConfigError: the flags' context is out of range.
             CapacityError: the cache does not fit into memory.
         """
-        return Engine(
-            self.parts.trunk,
-            self.parts.tokenizer,
-            drafter=self.parts.drafters if drafts else None,
-            max_batch=MAX_BATCH,
-            cache_tokens=self.flags.context,
-        )
+        return self.parts.make_engine(drafts=drafts, max_batch=MAX_BATCH, cache_tokens=self.flags.context)
 
 
 def open_model(name: str, flags: EngineFlags) -> OpenedModel:
@@ -72,8 +66,6 @@ def open_model(name: str, flags: EngineFlags) -> OpenedModel:
             draft=f"{kind}{separator}{model_source(draft_name)}",
             threads=flags.threads,
             weights=flags.weights,
-            max_batch=MAX_BATCH,
-            cache_tokens=flags.context,
             progress=show,
         )
     for note in parts.heads.notes if parts.heads is not None else ():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from headstart.cli.settings import SettingsFile
 from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,9 +97,7 @@ class PlanFlags:
         ),
     ] = None
     plot: Annotated[Path | None, Parameter(help="Draw it, for instance as plan.svg. Needs matplotlib.")] = None
-    config: Annotated[
-        Path | None, Parameter(help="TOML file with flags, in a table for each verb. HEADSTART_CONFIG names it too.")
-    ] = None
+    config: SettingsFile = None
 
 
 def read_acceptance(text: str) -> tuple[tuple[float, ...], ...]:

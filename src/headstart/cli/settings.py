@@ -18,9 +18,9 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Parameter
 from cyclopts.argument import ArgumentCollection
 from cyclopts.config import Dict, Env
 
@@ -29,6 +29,11 @@ from headstart.errors import ConfigError
 ConfigSource = Callable[[App, tuple[str, ...], ArgumentCollection], None]
 
 ENVIRONMENT_PREFIX = "HEADSTART_"
+
+SettingsFile = Annotated[
+    Path | None, Parameter(help="TOML file with flags, in a table for each verb. HEADSTART_CONFIG names it too.")
+]
+"""The flag `--config` of a verb."""
 
 
 def settings_sources(verbs: Sequence[str]) -> tuple[ConfigSource, ...]:

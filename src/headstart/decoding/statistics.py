@@ -101,8 +101,8 @@ class AcceptanceStatistics:
         self._grow(depth)
         for k in range(depth):
             self.drafted_by_depth[k] += 1
-        # a guess at depth k is reached once k - 1 guesses were kept
-        for k in range(min(depth, num_kept + 1)):
+        # a guess at depth k is reached once k - 1 guesses were kept and the text goes on after them
+        for k in range(min(depth, num_tokens)):
             self.reached_by_depth[k] += 1
         for k in range(num_kept):
             self.accepted_by_depth[k] += 1

@@ -33,6 +33,9 @@ from headstart.errors import ConfigError
 from headstart.records import Completion, Event, FinishReason, SamplingParams
 from headstart.runtime.protocol import PAGE_TOKENS, Trunk
 
+MAX_ROWS = 512
+"""Tokens of one pass, drafted ones included, unless an engine is told otherwise."""
+
 _GREEDY = SamplingParams()
 
 
@@ -56,7 +59,7 @@ class Engine:
         verification: str = "choice",
         cost_curve: CostCurve | None = None,
         max_batch: int = 16,
-        max_rows: int = 512,
+        max_rows: int = MAX_ROWS,
         prefill_chunk: int = 256,
         cache_tokens: int | None = None,
         share_prefixes: bool = True,
@@ -101,9 +104,8 @@ class Engine:
         self._living: dict[int, SequenceState] = {}
         self._outbox = Outbox()
 
-    @classmethod
+    @staticmethod
     def load(
-        cls,
         source: str | Path,
         *,
         draft: str = "auto",
@@ -126,9 +128,7 @@ class Engine:
         """
         from headstart.engine.loading import load_parts  # late: see there
 
-        sizes = {name: settings[name] for name in ("max_batch", "cache_tokens") if name in settings}
-        parts = load_parts(source, draft=draft, threads=threads, weights=weights, **sizes)
-        return cls(parts.trunk, parts.tokenizer, drafter=parts.drafters, **settings)
+        return load_parts(source, draft=draft, threads=threads, weights=weights).make_engine(**settings)
 
     def step(self) -> list[Event]:
         """Run one pass, and return all news that were not fetched yet.

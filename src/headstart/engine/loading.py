@@ -1,4 +1,4 @@
-"""The parts of an engine for a model file.
+"""The parts of engines for a model file.
 
 Imported only when a file is to be loaded: nothing else in this package needs
 file formats or the native module.
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from headstart.checkpoint import Checkpoint, Tokenizer, open_checkpoint
 from headstart.decoding.drafter import Drafter
 from headstart.decoding.lookup import LookupDrafter
+from headstart.engine.engine import Engine
 from headstart.engine.heads_drafter import HeadsDraftConfig, HeadsDrafter
 from headstart.engine.model_drafter import ModelDraftConfig, ModelDrafter
 from headstart.engine.vocabulary import check_same_vocabulary
@@ -41,21 +42,59 @@ DRAFT_KINDS = ("auto", "lookup", "heads", f"{_HEADS}FILE", f"{_MODEL}PATH", "non
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class EngineParts:
-    """What an engine for a model file is made of.
+    """What engines for a model file are made of.
 
     Attributes:
         checkpoint: the opened file or folder.
-        trunk: its model, loaded.
+        trunk: its model, loaded. It serves one engine at a time.
         tokenizer: its vocabulary.
-        drafters: who guesses, cheap ones first; none for plain decoding.
-        heads: those among the drafters, if any.
+        looks_up: whether lookup guesses.
+        heads: that guess, if any do; `loaded_heads` the same in memory.
+        draft_checkpoint: of a model that guesses, if one does; `draft_trunk` the same in memory.
     """
 
     checkpoint: Checkpoint
     trunk: NativeTrunk
     tokenizer: Tokenizer
-    drafters: tuple[Drafter, ...]
+    looks_up: bool = False
     heads: FittedHeads | None = None
+    loaded_heads: NativeHeads | None = None
+    draft_checkpoint: Checkpoint | None = None
+    draft_trunk: NativeTrunk | None = None
+
+    def make_engine(self, *, drafts: bool = True, **settings: Any) -> Engine:
+        """An engine whose drafters have read and learnt nothing. It takes the caches from an engine made before.
+
+        Args:
+            drafts: whether anyone guesses.
+            **settings: those of `Engine`.
+
+        Raises:
+            ConfigError: a setting that cannot hold.
+            CapacityError: a cache does not fit into memory.
+        """
+        sizes = {name: settings[name] for name in ("max_batch", "cache_tokens", "share_prefixes") if name in settings}
+        drafters = self.make_drafters(**sizes) if drafts else ()
+        return Engine(self.trunk, self.tokenizer, drafter=drafters or None, **settings)
+
+    def make_drafters(self, **sizes: Any) -> tuple[Drafter, ...]:
+        """New drafters, cheap ones first; none for plain decoding.
+
+        Args:
+            **sizes: `max_batch`, `cache_tokens` and `share_prefixes` of the engine to come, as far as they are not the
+                usual ones: a drafting model's cache is made for as much, and keeps prompts likewise.
+        """
+        end_ids = self.tokenizer.end_ids
+        drafters: list[Drafter] = [LookupDrafter()] if self.looks_up else []
+        if self.heads is not None and self.loaded_heads is not None:
+            config = HeadsDraftConfig(max_depth=BEYOND_TRAINING * self.heads.config.depth)
+            drafters.append(HeadsDrafter(self.loaded_heads, self.trunk.make_chooser, end_ids=end_ids, config=config))
+        if self.draft_trunk is not None:
+            vocab_size, config_of_model = self.trunk.vocab_size, ModelDraftConfig(**sizes)
+            drafters.append(
+                ModelDrafter(self.draft_trunk, vocab_size=vocab_size, end_ids=end_ids, config=config_of_model)
+            )
+        return tuple(drafters)
 
 
 def load_parts(
@@ -64,24 +103,21 @@ def load_parts(
     draft: str = "auto",
     threads: int | None = None,
     weights: str = "stored",
-    max_batch: int = 16,
-    cache_tokens: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> EngineParts:
-    """Load what an engine needs.
+    """Load what engines need.
 
     Args:
         source: what `open_checkpoint` takes.
         draft: one of `DRAFT_KINDS`. A drafting model runs with its stored weights.
         threads: CPU threads; by default as many as the process may use at once.
         weights: "stored" as in the file, or one of `headstart.runtime.native.WeightFormat`.
-        max_batch, cache_tokens: of the engine to come; a drafting model's cache is made for as much.
         progress: called with the share of the weights that is loaded, 0 to 1.
 
     Raises:
         CheckpointError: a file is missing or damaged, or heads do not fit the model.
         UnsupportedError: this build cannot run a model, or the drafting one has another vocabulary.
-        CapacityError: a drafter does not fit into memory.
+        CapacityError: weights do not fit into memory.
         ConfigError: an unknown `draft` or `weights`.
     """
     _check_kind(draft)  # first: a wrong name should not wait for the weights
@@ -96,28 +132,16 @@ def load_parts(
     format_name = cast(WeightFormat, weights)
     taps = () if heads is None else heads.config.taps
     trunk = load_trunk(checkpoint, threads=threads, weights=format_name, taps=taps, progress=progress)
-    drafters: list[Drafter] = []
-    if draft in ("auto", "lookup"):
-        drafters.append(LookupDrafter())
-    if heads is not None:
-        drafters.append(
-            HeadsDrafter(
-                _load_heads(trunk, checkpoint, heads),
-                trunk.make_chooser,
-                end_ids=tokenizer.end_ids,
-                config=HeadsDraftConfig(max_depth=BEYOND_TRAINING * heads.config.depth),
-            )
-        )
-    if draft_checkpoint is not None:
-        drafters.append(
-            ModelDrafter(
-                load_trunk(draft_checkpoint, threads=threads),
-                vocab_size=trunk.vocab_size,
-                end_ids=tokenizer.end_ids,
-                config=ModelDraftConfig(max_batch=max_batch, cache_tokens=cache_tokens),
-            )
-        )
-    return EngineParts(checkpoint=checkpoint, trunk=trunk, tokenizer=tokenizer, drafters=tuple(drafters), heads=heads)
+    return EngineParts(
+        checkpoint=checkpoint,
+        trunk=trunk,
+        tokenizer=tokenizer,
+        looks_up=draft in ("auto", "lookup"),
+        heads=heads,
+        loaded_heads=None if heads is None else _load_heads(trunk, checkpoint, heads),
+        draft_checkpoint=draft_checkpoint,
+        draft_trunk=None if draft_checkpoint is None else load_trunk(draft_checkpoint, threads=threads),
+    )
 
 
 def _check_kind(draft: str) -> None:

@@ -42,6 +42,7 @@ class ModelDraftConfig:
         cache_tokens: tokens that the cache holds, over all sequences; by default
             what `max_batch` full contexts need, or what 512 MiB hold if that is less.
         catch_up_rows: rows of one call that may go to tokens not run yet, at least 1.
+        share_prefixes: whether what was read of a prompt serves another that begins alike.
 
     Raises:
         ConfigError: a value is out of its range.
@@ -53,6 +54,7 @@ class ModelDraftConfig:
     max_batch: int = 16
     cache_tokens: int | None = None
     catch_up_rows: int = 256
+    share_prefixes: bool = True
 
     def __post_init__(self) -> None:
         for name in ("branches", "max_batch", "catch_up_rows"):
@@ -99,7 +101,7 @@ class ModelDrafter:
         self._vocab_size = vocab_size
         self._end_ids = tuple(end_ids)
         self._config = config
-        self._accounts = PageAccounts(num_pages)
+        self._accounts = PageAccounts(num_pages, share_prefixes=config.share_prefixes)
         self._guessing: Guessing = (
             CoupledGuessing(trunk, branches=config.branches, min_path_probability=config.min_path_probability)
             if config.coupled

@@ -167,10 +167,10 @@ class Scheduler:
             if self._running and needed > self._accounts.num_available:
                 self._accounts.close(pages)
                 return
-            self.num_shared_tokens += pages.num_shared
             sequence.pages = pages
-            if sequence.admitted_s is None:
+            if sequence.admitted_s is None:  # later it meets what it wrote itself
                 sequence.admitted_s = now
+                self.num_shared_tokens += pages.num_shared
             self._running.append(self._waiting.popleft())
 
     def _reserve(self, sequence: Sequence, num_tokens: int) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 from headstart.decoding.drafter import Drafter, Draws
 from headstart.decoding.law import ReferenceChooser
 from headstart.decoding.rejection import REJECTION_RULES, GeneratorSource
+from headstart.decoding.trees import path
 from headstart.decoding.verify import Choices, verify
 from headstart.engine.passes import Pass
 from headstart.engine.scheduler import Round
@@ -146,14 +147,21 @@ class ChoiceVerification:
         return decisions
 
     def _decide_alone(self, round_: Round, own: Sequence[Choice]) -> Decision:
-        """Choose one by one along the kept path, as plain decoding would."""
+        """Choose one by one along the kept path, as plain decoding would.
+
+        After a node's row has failed, its token is the last that is written: the text may end with it. If it does not,
+        the next round begins with that row, and fails.
+        """
         if not own:
             return _NO_DECISION
         chosen = _ChosenWhenReached(self._trunk, own)
         try:
             return _compare(round_, chosen, chosen.logprobs)
         except Exception as error:
-            return Decision(error=error)
+            if chosen.last_row == 0:
+                return Decision(error=error)
+        *kept_nodes, last = path(round_.tree, chosen.last_row - 1)
+        return _account(round_, Verdict(tuple(kept_nodes), round_.tree.tokens[last]), chosen.logprobs)
 
 
 class _ChosenWhenReached:
@@ -161,6 +169,7 @@ class _ChosenWhenReached:
 
     def __init__(self, trunk: Trunk, choices: Sequence[Choice]) -> None:
         self.logprobs: list[TokenLogprobs | None] = [None] * len(choices)
+        self.last_row = 0
         self._trunk = trunk
         self._choices = choices
 
@@ -168,12 +177,16 @@ class _ChosenWhenReached:
         return len(self._choices)
 
     def __getitem__(self, row: int, /) -> int:
+        self.last_row = row
         (token,), (self.logprobs[row],) = self._trunk.choose((self._choices[row],))
         return token
 
 
 class RejectionVerification:
-    """Keep a draft by a test against the trunk's distribution; see `decoding.rejection`."""
+    """Keep a draft by a test against the trunk's distribution; see `decoding.rejection`.
+
+    A tree is judged whole: a row that fails ends the text even where no draft that leads to it is kept.
+    """
 
     def __init__(self, name: str, trunk: Trunk) -> None:
         """Judge by the rule of that name and `trunk`'s logits."""
@@ -230,7 +243,10 @@ class _RejectionChooser:
 
 
 def _compare(round_: Round, chosen: Choices, logprobs: Sequence[TokenLogprobs | None]) -> Decision:
-    verdict = verify(round_.tree, chosen)
+    return _account(round_, verify(round_.tree, chosen), logprobs)
+
+
+def _account(round_: Round, verdict: Verdict, logprobs: Sequence[TokenLogprobs | None]) -> Decision:
     entries = (logprobs[0], *(logprobs[node + 1] for node in verdict.kept_nodes))
     return _decision(round_, verdict, tuple(entry for entry in entries if entry is not None))
 

@@ -103,11 +103,11 @@ class OpenAIClient:
         Raises:
             ConfigError: the address is none.
         """
-        parts = urlsplit(url)
         try:
+            parts = urlsplit(url)
             port = parts.port
-        except ValueError as error:
-            raise ConfigError(f"{url}: {error}. A port is a number up to 65535.") from error
+        except ValueError as error:  # such as a port above 65535, or half an IPv6 address
+            raise ConfigError(f"{url}: {error}. An address is such as http://host:8000/v1.") from error
         if parts.scheme not in _CONNECTIONS or not parts.hostname or parts.query or parts.fragment:
             raise ConfigError(
                 f"{url!r} is no server's address. It must be such as http://host:8000/v1 or https://host/v1."

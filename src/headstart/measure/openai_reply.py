@@ -139,7 +139,7 @@ def read_chunk(message: object, at_s: float) -> Chunk:
     """
     if not isinstance(message, Mapping):
         raise HeadstartError(f"The server answered {_short(message)}; an answer is a JSON object. Check the address.")
-    if message.get("error"):
+    if message.get("error") or message.get("object") == "error":
         raise HeadstartError(f"The server failed while it wrote: {error_text(message)}. Look into its log.")
     try:
         usage, guesses = _usage(message.get("usage")), _guesses(message.get("timings"))
@@ -186,16 +186,16 @@ def _guesses(timings: Mapping[str, Any] | None) -> Guesses | None:
 
 
 def _tokens(logprobs: Mapping[str, Any] | None, token_ids: list[int] | None) -> tuple[ServerToken, ...]:
-    if not logprobs:
+    if not logprobs or (logprobs.get("content") is None and logprobs.get("tokens") is None):
         return tuple(ServerToken("", int(token_id), None) for token_id in token_ids or ())
-    if logprobs.get("content") is not None:
+    if logprobs.get("content"):
         entries = [_entry(entry) for entry in logprobs["content"]]
     else:
-        texts = logprobs["tokens"] or ()
+        texts = logprobs.get("tokens") or ()
         tops = logprobs.get("top_logprobs") or [None] * len(texts)
         entries = [
             ServerToken(text, id_in(text), logprob, _ranked((top or {}).items()))
-            for text, logprob, top in zip(texts, logprobs["token_logprobs"], tops, strict=True)
+            for text, logprob, top in zip(texts, logprobs.get("token_logprobs") or (), tops, strict=True)
         ]
     if token_ids and len(token_ids) == len(entries):
         entries = [

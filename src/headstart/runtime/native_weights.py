@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from headstart import _native
 from headstart.checkpoint import Tensor
+from headstart.checkpoint.bfloat16 import round_to_bfloat16
 from headstart.errors import CapacityError, CheckpointError
 
 WeightFormat = Literal["stored", "f32", "bf16", "int8", "int8-row"]
@@ -60,13 +61,5 @@ def _converted(tensor: Tensor, weights: WeightFormat) -> tuple[str, NDArray[np.u
     if (weights == "f32" and tensor.kind != "F32") or (weights in ("int8", "int8-row") and not floating):
         return "F32", tensor.dequantize().reshape(-1).view(np.uint8)
     if weights == "bf16" and tensor.kind != "BF16":
-        return "BF16", _rounded_to_bf16(tensor.dequantize().reshape(-1)).view(np.uint8)
+        return "BF16", round_to_bfloat16(tensor.dequantize().reshape(-1)).view(np.uint8)
     return tensor.kind, tensor.data
-
-
-def _rounded_to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    bits = values.view(np.uint32)
-    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    # a NaN must not be rounded into an infinity
-    rounded = np.where(np.isnan(values), bits | np.uint32(0x400000), rounded)
-    return (rounded >> np.uint32(16)).astype(np.uint16)

@@ -47,7 +47,11 @@ def test_a_depth_never_reached_has_no_acceptance() -> None:
 
 
 def test_a_round_cut_short_by_a_stop_counts_the_tokens_that_stayed() -> None:
-    assert recorded((CHAIN, 3, 2)).mean_acceptance_length == 2.0
+    statistics = recorded((CHAIN, 2, 2))
+    assert statistics.mean_acceptance_length == 2.0
+    # nobody asked whether the third guess was right
+    assert statistics.reached_by_depth == [1, 1, 0]
+    assert statistics.conditional_acceptance == (1.0, 1.0, 0.0)
 
 
 def test_merging_is_recording_all_rounds_in_one() -> None:

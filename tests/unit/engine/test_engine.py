@@ -396,3 +396,27 @@ def test_the_engine_is_imported_without_runtimes_and_file_formats():
 
 def test_token_hash_is_of_little_endian_int32():
     assert token_hash([1, 258]) == hashlib.sha256(b"\1\0\0\0\2\1\0\0").hexdigest()
+
+
+@pytest.mark.parametrize("place", [2, 5])
+def test_a_row_that_fails_after_the_end_of_a_text_is_no_error_of_drafting(place: int):
+    """Plain decoding never comes to it, so neither does a draft that is right up to the end and beyond."""
+    text = plain().token_ids
+    end = text[place]
+    assert end not in text[:place]
+    trunk = FaultyTrunk(VOCAB_SIZE)
+    trunk.bad_token = end
+    engine = make_toy_engine(oracle(), trunk=trunk, policy="always")
+    completion = engine.generate(PROMPT, replace(FREE, stop_token_ids=(end,)))
+    assert completion.token_ids == plain(replace(FREE, stop_token_ids=(end,))).token_ids
+    assert completion.finish_reason == "stop"
+    # where the text goes on, the error is met as plain decoding meets it: after as many tokens
+    sequence_id = engine.submit(PROMPT, FREE)
+    events = []
+    while not engine.idle:
+        events += engine.step()
+        engine.check_integrity()
+    assert [event.finish_reason for event in events][-1] == "error"
+    assert tuple(token for event in events for token in event.token_ids) == text[: place + 1]
+    with pytest.raises(HeadstartError, match="logit"):
+        engine.completion(sequence_id)

@@ -8,6 +8,9 @@ import pytest
 
 from headstart import Engine, SamplingParams
 from headstart.checkpoint import open_checkpoint
+from headstart.decoding.drafter import DraftRequest
+from headstart.engine.draft_state import DraftState
+from headstart.engine.loading import load_parts
 from headstart.errors import CheckpointError, ConfigError, UnsupportedError
 from headstart.testing.tiny_models import write_tiny_gguf
 
@@ -33,6 +36,24 @@ def test_a_model_that_drafts_for_itself_is_always_right(model):
         assert completion.accepted == completion.drafted > 0
         assert completion.drafter == "model"
     assert drafted.statistics.draft_s > 0
+
+
+def test_an_engines_drafting_model_has_read_nothing_before_and_keeps_prompts_as_the_engine_does(model):
+    """Else a prompt that comes again would be cheaper to draft for than one that comes."""
+    parts = load_parts(model, draft=f"model:{model}", threads=1)
+    prompt = parts.tokenizer.encode(PROMPT) * 3
+    for share_prefixes, num_met in ((True, (len(prompt) - 1) // 16 * 16), (False, 0)):
+        for _ in range(2):
+            (drafter,) = parts.make_drafters(max_batch=2, cache_tokens=512, share_prefixes=share_prefixes)
+            met = []
+            for _ in range(2):
+                state = drafter.open(prompt, LAWS[0], 0)
+                assert isinstance(state, DraftState)
+                drafter.propose([DraftRequest(state=state, max_nodes=2, max_depth=2)])
+                assert state.pages is not None
+                met.append(state.pages.num_shared)
+                drafter.close(state)
+            assert met == [0, num_met]
 
 
 def test_another_model_changes_nothing(model, tmp_path):

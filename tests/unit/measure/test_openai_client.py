@@ -126,6 +126,7 @@ def test_an_answer_in_one_piece(script: Scripted, client: OpenAIClient) -> None:
         ),
         ({"logprobs": {"tokens": ["c"], "token_logprobs": [-1]}, "token_ids": [4]}, ServerToken("c", 4, -1)),
         ({"token_ids": [4]}, ServerToken("", 4, None)),
+        ({"logprobs": {"content": None, "refusal": None}, "token_ids": [4]}, ServerToken("", 4, None)),
     ],
 )
 def test_log_probabilities_in_the_layouts_of_several_servers(
@@ -201,7 +202,9 @@ def test_the_first_model_is_taken_and_asked_for_once(script: Scripted) -> None:
     assert (client.model, client.model, len(script.asked)) == ("a", "a", 1)
 
 
-@pytest.mark.parametrize("url", ["host:8000/v1", "ftp://host/v1", "http://", "http://host:99999/v1", "http://h/v1?a=1"])
+@pytest.mark.parametrize(
+    "url", ["host:8000/v1", "ftp://host/v1", "http://", "http://host:99999/v1", "http://[::1", "http://h/v1?a=1"]
+)
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):
         OpenAIClient(url)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from headstart.decoding.statistics import AcceptanceStatistics
 from headstart.engine import Engine, Tokenizer, token_hash
 from headstart.engine.cache import num_pages_for
+from headstart.engine.engine import MAX_ROWS
 from headstart.engine.loading import EngineParts
 from headstart.errors import ConfigError
 from headstart.measure.bench.clock import Clock
@@ -227,12 +228,12 @@ def make_engine_sides(
         # passes are timed with guesses after the same context
         pages = num_pages_for(longest + max(GUESSES) + 1)
         needed = max(needed, num_at_once(each) * pages * PAGE_TOKENS)
+    max_batch = max(map(num_at_once, filled))
     return [
         EngineSide(
             name,
-            Engine(
-                each.trunk, each.tokenizer, drafter=each.drafters, share_prefixes=False,
-                max_batch=max(num_at_once(each) for each in filled), cache_tokens=needed,
+            each.make_engine(
+                share_prefixes=False, max_batch=max_batch, max_rows=max(MAX_ROWS, max_batch), cache_tokens=needed
             ),
             each.trunk, clock, encode,
         )

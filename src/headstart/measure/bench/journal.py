@@ -28,7 +28,8 @@ class Journal:
 
         Args:
             folder: of the run; `None` keeps nothing on disk.
-            subject: all that results depend on and that must be the same to go on: model, prompts, settings, machine.
+            subject: all that results depend on and that must be the same to go on: model, drafters, prompts,
+                settings, processor.
 
         Raises:
             ConfigError: the folder has a run about something else.

@@ -153,7 +153,8 @@ def _lost(
     if len(rest) < _num_to_agree(answer, place):
         return []
     missing: list[int] = []
-    for _ in range(_MAX_LOST):
+    left = law.most_tokens - len(before) - (len(tokens) - place)  # what a server loses without end cannot all be put in
+    for _ in range(min(_MAX_LOST, left)):
         missing.append(int(law.after([*before, *missing])[0].argmax()))
         said = law.after([*before, *missing, *rest[:-1]], len(rest))
         if all(
@@ -258,15 +259,25 @@ def compare_by_plain(
     shorter = min(len(ours), len(theirs))
     departures: tuple[Departure, ...] = ()
     if len(ours) != len(theirs) and plain.is_whole and answer.is_whole:
+        # the end has no name in the lists, but is among what they say is as likely as the token that was written
+        margin = _lead(plain if len(ours) > shorter else answer, shorter)
         departures = (
             Departure(
                 prompt=number, position=shorter,
                 server_token=theirs[shorter] if len(theirs) > shorter else "end",
                 model_token=ours[shorter] if len(ours) > shorter else "end",
-                margin=math.inf, server_margin=None, kind="other",
+                margin=margin, server_margin=None, kind="tie" if margin <= tolerance.margin else "other",
             ),
         )  # fmt: skip
     return Walk(departures=departures, num_places=shorter, num_deviating=num_deviating)
+
+
+def _lead(answer: Answer, place: int) -> float:
+    """Nats by which a written token is likelier than any other, by its server; endless if that does not say."""
+    if answer.tokens is None or place >= min(len(answer.tops), len(answer.logprobs)):
+        return math.inf
+    others = [value for token, value in answer.tops[place] if token != answer.tokens[place]]
+    return answer.logprobs[place] - max(others) if others else math.inf
 
 
 def _goes_on(plain: Answer, own_place: int, answer: Answer, place: int, tolerance: Tolerance) -> bool:

@@ -56,7 +56,9 @@ def stop_strings(text: str) -> list[str]:
 
 
 def _judge_stop(stopped: Answer, expected: str, stop: str) -> FaultKind | Literal["stopped", "text changed"]:
-    if stop in stopped.text or (stopped.text.startswith(expected) and len(stopped.text) > len(expected)):
+    beyond = stopped.text.removeprefix(expected) if stopped.text.startswith(expected) else ""
+    # a part of the stop string that was let through is a miss too; other words mean that the text itself is another
+    if stop in stopped.text or (beyond and stop.startswith(beyond)):
         return "stop string missed"
     if stopped.text == expected:
         return "stopped" if stopped.finish_reason == "stop" else "wrong finish reason"

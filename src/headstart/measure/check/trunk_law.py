@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headstart.engine.cache import num_pages_for
 from headstart.errors import CapacityError
-from headstart.runtime.protocol import Rows, Trunk
+from headstart.runtime.protocol import PAGE_TOKENS, Rows, Trunk
 
 # a page of logits of a large vocabulary takes tens of megabytes
 _CHUNK = 64
@@ -40,6 +40,11 @@ class TrunkLaw:
         self._pages = np.arange(num_pages_for(max_tokens), dtype=np.int32)
         self._in_cache: list[int] = []
         trunk.make_cache(len(self._pages))
+
+    @property
+    def most_tokens(self) -> int:
+        """Of a text."""
+        return len(self._pages) * PAGE_TOKENS
 
     @property
     def vocab_size(self) -> int:

@@ -49,12 +49,12 @@ class OpenLoop:
             raise ConfigError(f"rate = {self.rate_per_s}: it must be a positive number of requests a second.")
 
     def times_s(self, count: int) -> list[float]:
-        """When the first `count` requests come, in seconds from the beginning; the same for every side."""
+        """When the first `count` requests come, in seconds from the first one's coming; the same for every side."""
         generator, now_s = random.Random(self.seed), 0.0
         times = []
         for _ in range(count):
-            now_s += generator.expovariate(self.rate_per_s)
             times.append(now_s)
+            now_s += generator.expovariate(self.rate_per_s)
         return times
 
 

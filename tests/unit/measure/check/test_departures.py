@@ -78,3 +78,22 @@ def test_what_goes_against_the_servers_own_word_counts_as_much_as_fresh_answers_
     tolerance = replace(TOLERANCE, own_margin=own_margin)
     finding = judge_greedy(Agrees(), [str(number) for number in range(32)], answers, tolerance, 1e-3)
     assert [found.kind for found in finding.faults] == faults
+
+
+def longer(lead: float) -> Answer:
+    said = (("b", -0.7), ("x", -0.7 - lead))
+    return Answer(
+        text="ab", tokens=("a", "b"), logprobs=(-0.5, -0.7), tops=(LAW, said), best_logprobs=(-0.5, -0.7),
+        finish_reason="length",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("lead", "kind"), [(0.05, "tie"), (0.3, "other")])
+def test_an_end_where_the_other_goes_on_is_a_tie_if_that_hardly_knew_how(lead, kind):
+    ended = replace(answer("a", LAW), finish_reason="stop")
+    for pair in ((ended, longer(lead)), (longer(lead), ended)):
+        walk = compare_by_plain(*pair, TOLERANCE, 0, NearMissEvidence(TOLERANCE.scale))
+        assert [(departure.position, departure.kind) for departure in walk.departures] == [(1, kind)]
+    silent = replace(longer(lead), tops=(), logprobs=(), best_logprobs=())
+    walk = compare_by_plain(ended, silent, TOLERANCE, 0, NearMissEvidence(TOLERANCE.scale))
+    assert [departure.kind for departure in walk.departures] == ["other"]

@@ -37,6 +37,7 @@ def test_stop_strings_lie_in_the_text_but_not_at_its_beginning():
         (lambda stop: TEXT, {}, "stop string missed"),
         (lambda stop: TEXT[: TEXT.index(stop) - 1], {"finish_reason": "stop"}, "text cut short"),
         (lambda stop: "@@@@", {"finish_reason": "stop"}, None),
+        (lambda stop: TEXT[: TEXT.index(stop)] + "@@@@", {"finish_reason": "stop"}, None),  # a tie just there
     ],
 )
 def test_where_a_stop_string_must_end_an_answer(cut, fields, kind):

@@ -31,10 +31,11 @@ def test_an_open_loop_does_not_wait_for_answers_and_counts_from_the_coming() -> 
     load = OpenLoop(2.0, seed=5)
     first, second, third = load.times_s(3)
     feed = Feed(asks(3), load)
-    assert taken(feed, first / 2, 0) is None
-    assert feed.next_due_s() == first
+    assert first == 0.0  # a run begins with its first request
+    assert taken(feed, 0.0, 0) == (0.0, "0")
+    assert taken(feed, second / 2, 0) is None
+    assert feed.next_due_s() == second
     # all are late, and whoever is late began to wait when the request came
-    assert taken(feed, third, 0) == (first, "0")
     assert taken(feed, third, 99) == (second, "1")
     assert taken(feed, third, 99) == (third, "2")
     assert feed.next_due_s() is None
