@@ -3,8 +3,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import pytest
-
 from headstart.decoding.lookup import LookupDrafter
 from headstart.engine import token_hash
 from headstart.measure.bench import Clock, EngineSide
