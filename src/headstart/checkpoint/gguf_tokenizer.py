@@ -155,7 +155,8 @@ def _byte_level(tables: _Tables, vocabulary: _Vocabulary) -> tuple[tokenizers.To
 
 def _rule_name(tables: _Tables, vocabulary: _Vocabulary) -> str:
     if tables.has("pre"):
-        return tables.value("pre", str, "")
+        name: str = tables.value("pre", str)
+        return name
     # files from before April 2024 do not say; those of Llama 3 are known by its vocabulary
     if len(vocabulary.tokens) == _LLAMA3_TOKENS and "<|begin_of_text|>" in vocabulary.ids:
         return "llama-bpe"
