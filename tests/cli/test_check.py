@@ -45,6 +45,17 @@ def test_this_engine_is_exact_and_gets_a_certificate(tiny_model: str, prompts: P
     verify_document(document)
 
 
+def test_a_key_for_servers_in_the_environment_is_none_of_a_models_business(
+    tiny_model: str, prompts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADSTART_API_KEY", "secret")
+    outcome = run_command(
+        "check", tiny_model, "--draft", "none", "--threads", "1", "--batch", "1", "--prompts", prompts, *SMALL, "--json"
+    )
+    assert outcome.status == 0, outcome.err
+    assert "secret" not in outcome.out
+
+
 def test_a_broken_engine_is_told_and_the_exit_status_is_one(
     tiny_model: str, prompts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

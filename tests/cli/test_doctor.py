@@ -80,3 +80,11 @@ def test_heads_beside_the_model_are_examined_though_they_are_refused(tiny_model:
         beside.unlink()
     assert outcome.status == 1
     assert str(beside) in outcome.err
+
+
+def test_a_frame_may_have_other_braces(tiny_model: str, tiny_heads: Path) -> None:
+    frame = '{"q": "{}"} {% %}'
+    outcome = run_command(
+        "doctor", tiny_model, "--draft", f"heads:{tiny_heads}", "--threads", "1", "--frame", frame, "--json"
+    )
+    assert outcome.status == 0, outcome.err

@@ -104,8 +104,9 @@ class Engine:
         self._living: dict[int, SequenceState] = {}
         self._outbox = Outbox()
 
-    @staticmethod
+    @classmethod
     def load(
+        cls,
         source: str | Path,
         *,
         draft: str = "auto",
@@ -128,7 +129,8 @@ class Engine:
         """
         from headstart.engine.loading import load_parts  # late: see there
 
-        return load_parts(source, draft=draft, threads=threads, weights=weights).make_engine(**settings)
+        parts = load_parts(source, draft=draft, threads=threads, weights=weights)
+        return cls(parts.trunk, parts.tokenizer, drafter=parts.make_drafters(**settings) or None, **settings)
 
     def step(self) -> list[Event]:
         """Run one pass, and return all news that were not fetched yet.

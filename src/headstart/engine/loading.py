@@ -29,6 +29,9 @@ and what lies deeper than that brings 1.5 % of the tokens of a round."""
 
 _MODEL, _HEADS = "model:", "heads:"
 
+# settings of an engine that a drafting model's cache follows
+_SIZES = ("max_batch", "cache_tokens", "share_prefixes")
+
 DRAFT_KINDS = ("auto", "lookup", "heads", f"{_HEADS}FILE", f"{_MODEL}PATH", "none")
 """Who guesses.
 
@@ -73,16 +76,15 @@ class EngineParts:
             ConfigError: a setting that cannot hold.
             CapacityError: a cache does not fit into memory.
         """
-        sizes = {name: settings[name] for name in ("max_batch", "cache_tokens", "share_prefixes") if name in settings}
-        drafters = self.make_drafters(**sizes) if drafts else ()
+        drafters = self.make_drafters(**settings) if drafts else ()
         return Engine(self.trunk, self.tokenizer, drafter=drafters or None, **settings)
 
-    def make_drafters(self, **sizes: Any) -> tuple[Drafter, ...]:
+    def make_drafters(self, **settings: Any) -> tuple[Drafter, ...]:
         """New drafters, cheap ones first; none for plain decoding.
 
         Args:
-            **sizes: `max_batch`, `cache_tokens` and `share_prefixes` of the engine to come, as far as they are not the
-                usual ones: a drafting model's cache is made for as much, and keeps prompts likewise.
+            **settings: of the engine to come. A drafting model's cache is made for as much as `max_batch` and
+                `cache_tokens` say, and keeps prompts as `share_prefixes` does.
         """
         end_ids = self.tokenizer.end_ids
         drafters: list[Drafter] = [LookupDrafter()] if self.looks_up else []
@@ -90,9 +92,10 @@ class EngineParts:
             config = HeadsDraftConfig(max_depth=BEYOND_TRAINING * self.heads.config.depth)
             drafters.append(HeadsDrafter(self.loaded_heads, self.trunk.make_chooser, end_ids=end_ids, config=config))
         if self.draft_trunk is not None:
-            vocab_size, config_of_model = self.trunk.vocab_size, ModelDraftConfig(**sizes)
+            sizes = {name: settings[name] for name in _SIZES if name in settings}
+            drafting = ModelDraftConfig(**sizes)
             drafters.append(
-                ModelDrafter(self.draft_trunk, vocab_size=vocab_size, end_ids=end_ids, config=config_of_model)
+                ModelDrafter(self.draft_trunk, vocab_size=self.trunk.vocab_size, end_ids=end_ids, config=drafting)
             )
         return tuple(drafters)
 

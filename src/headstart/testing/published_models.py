@@ -189,7 +189,6 @@ def step_module(index: int) -> Shapes:
         **attention(f"{module}self_attn.", 4096, 1024),
         **mlp(f"{module}mlp.", 4096, 11264),
         f"{module}transformer.shared_head.output.weight": (128896, 4096),
-        f"{module}shared_head.output.weight": (128896, 4096),
     }
 
 

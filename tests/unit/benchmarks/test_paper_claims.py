@@ -201,7 +201,7 @@ def counting_claim(name: str, done: list[str]) -> Claim:
         return Job(name=f"{name}-{number}", settings={"sizes": (1, 2)}, run=run, estimate=lambda stopwatch: 1.0)
 
     def find(budget: Budget, figures: Any) -> Finding:
-        values = tuple(float(figures[f"{name}-{number}"]["value"]) for number in (1, 2, 1))
+        values = tuple(2 + figures[f"{name}-{number}"]["value"] for number in (1, 2, 1))
         return Finding(
             model="a model",
             data="a | text",
@@ -283,7 +283,7 @@ def test_the_page_has_every_claim_and_says_of_those_not_run_that_they_are_not(tm
     assert "| Claim half | – | – | – | – | not run: 1 of 2 jobs are done |" in text
     assert "| Claim none | – | – | – | – | not run: nothing is done |" in text
     assert text.count("Not run with this budget.") == 2
-    assert "- one above none: holds (+1.33 on average; by seed +1, +2, +1)" in text
+    assert "- one above none: holds (+3.33 on average; by seed +3, +4, +3)" in text
     assert "](page/a-plot.svg)" in text
     drawn = (tmp_path / "page" / "a-plot.svg").read_bytes()
     assert drawn.startswith(b"<?xml")

@@ -15,7 +15,9 @@ CONFIG = {"kind": "eagle3", "taps": [1, 2], "learning_rate": 0.002}
 
 
 def test_a_run_is_gone_on_with_under_the_same_settings_only(tmp_path: Path) -> None:
-    assert not RunDirectory(tmp_path / "run", CONFIG).resumed
+    run = RunDirectory(tmp_path / "run", CONFIG)
+    assert not run.resumed
+    run.remember("steps", 3)
     assert RunDirectory(tmp_path / "run", dict(CONFIG)).resumed
     with pytest.raises(ConfigError, match=r"learning_rate was 0.002 and is now 0.001"):
         RunDirectory(tmp_path / "run", CONFIG | {"learning_rate": 0.001})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from headstart.measure.inspect import inspect_checkpoint
 from headstart.testing.gguf_writer import write_gguf
@@ -66,3 +67,33 @@ def test_a_block_beyond_the_trunk_without_the_parts_of_heads(tmp_path: Path) -> 
     (stray,) = (finding.text for finding in report.findings if "look like heads" in finding.text)
     assert "blk.40.attn_q" in stray
     assert "blk.39" not in stray
+
+
+def test_a_drafter_with_the_whole_vocabulary_needs_no_map(tmp_path: Path) -> None:
+    shapes: Shapes = {
+        "fc.weight": (32, 96), "output_norm.weight": (32,), "output.weight": (64, 32), "blk.0.attn_norm.weight": (32,),
+        "blk.0.attn_norm_2.weight": (32,), "blk.0.attn_q.weight": (64, 64), "blk.0.attn_k.weight": (16, 64),
+        "blk.0.attn_v.weight": (16, 64), "blk.0.attn_output.weight": (32, 64), "blk.0.ffn_norm.weight": (32,),
+        "blk.0.ffn_gate.weight": (64, 32), "blk.0.ffn_up.weight": (64, 32), "blk.0.ffn_down.weight": (32, 64),
+    }  # fmt: skip
+    tensors = [make_tensor(name, np.ones(shape, np.float32)) for name, shape in shapes.items()]
+    write_gguf(tmp_path / "e.gguf", {"general.architecture": "eagle3", "eagle3.block_count": 1}, tensors)
+    report = inspect_checkpoint(tmp_path / "e.gguf")
+    assert (report.family, report.native_heads.kind, report.native_heads.present) == ("eagle3", "eagle3", 1)
+    assert not any(finding.level == "problem" for finding in report.findings)
+    assert {engine.name for engine in report.engines if engine.supported} == {"llama.cpp"}
+
+
+@pytest.mark.parametrize(("splits", "family"), [("glm4", "glm4_moe_lite"), ("deepseek-v3", "deepseek_v3")])
+def test_two_families_are_written_under_one_architecture(tmp_path: Path, splits: str, family: str) -> None:
+    shapes = {"token_embd.weight": (64, 32), "blk.3.attn_norm.weight": (32,), "output.weight": (64, 32)}
+    shapes |= {f"blk.4.{name}": shape for name, shape in NEXTN.items()}
+    keys = {
+        "general.architecture": "deepseek2", "deepseek2.block_count": 5, "deepseek2.nextn_predict_layers": 1,
+        "tokenizer.ggml.pre": splits,
+    }  # fmt: skip
+    tensors = [make_tensor(name, np.ones(shape, np.float32)) for name, shape in shapes.items()]
+    write_gguf(tmp_path / "g.gguf", keys, tensors)
+    report = inspect_checkpoint(tmp_path / "g.gguf")
+    assert (report.family, report.native_heads.promised, report.native_heads.present) == (family, 1, 1)
+    assert {engine.name for engine in report.engines if engine.supported} == {"llama.cpp"}

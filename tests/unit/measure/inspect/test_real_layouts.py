@@ -289,3 +289,13 @@ def test_an_original_has_no_problems(name: str, inspect_files: Callable[..., Rep
     published = ORIGINALS[name]
     report = inspect_files(published.config, published.shapes, kinds=published.kinds, index_only=published.index_only)
     assert [finding for finding in report.findings if finding.level == "problem"] == []
+
+
+def test_unembeddings_of_each_module_are_no_copies(inspect_files: Callable[..., Report]) -> None:
+    """Step-3.5's differ from the trunk's, by which its heads guess next to nothing right."""
+    published = ORIGINALS["Step-3.5-Flash"]
+    report = inspect_files(published.config, published.shapes)
+    assert report.native_heads.layout == "step"
+    assert report.sizes.copied_parameters == 0
+    assert report.sizes.heads_parameters is not None
+    assert report.sizes.heads_parameters > 3 * 128896 * 4096
