@@ -234,7 +234,7 @@ def test_a_finished_job_is_not_done_again_and_a_claim_has_no_outcome_before_all_
     assert done == ["c-1", "c-2"]
     state = state_of(claim, again).to_json()
     assert (state["jobs_done"], state["jobs"], state["outcome"]) == (2, 2, "holds")
-    assert state["comparisons"][0]["differences"] == [1.0, 2.0, 1.0]
+    assert state["comparisons"][0]["differences"] == [3.0, 4.0, 3.0]
 
 
 def test_a_job_that_was_done_with_other_settings_is_refused(tmp_path: Path) -> None:
