@@ -66,8 +66,8 @@ def _powers_below(number: int) -> list[int]:
 
 
 def _time_pass(trunk: Trunk, size: PassSize, context: int, clock: Clock) -> float:
-    # the context's keys and values need not be this context's to take their time, but some must have been written there,
-    # as the warm-up does: memory that never was is read from nowhere, at half the price
+    # the context's keys and values need not be this context's to take their time, but some must have been written
+    # there, as the warm-up does: memory that never was is read from nowhere, at half the price
     num_sequences, count = size
     rows_each = count // num_sequences
     place = np.tile(np.arange(rows_each, dtype=np.int32), num_sequences)
