@@ -2,6 +2,9 @@
 
 What it was counts as long as the loss means the same: where other depths are trained or weigh otherwise, such as with
 every part of a curriculum, losses are of another size by design, and the guard looks at how they lie from there on.
+
+A refused step changes nothing, so where the gradient has grown by the weights themselves, and not by one batch, it
+stays so until a step is taken. Scaled to its limit such a step harms nothing: after some that were refused it is.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ class SpikeGuard:
 
         Args:
             factor: of the recent median, above which a step is refused; 0 for no limit.
-            max_skipped: steps that may be refused one after the other.
+            max_skipped: steps that may be refused one after the other. If it is for their gradients alone, the next one
+                is taken; else the run ends.
         """
         self.num_skipped = 0
         self._factor, self._max_skipped = factor, max_skipped
@@ -52,7 +56,10 @@ class SpikeGuard:
         if tuple(weights) != self._weights:
             self._weights = tuple(weights)
             self._recent.clear()
-        if reason := self._reason(loss, gradient_norm):
+        reason = self._reason(loss, gradient_norm)
+        if reason and self._in_a_row == self._max_skipped and self._is_large_alone(loss, gradient_norm):
+            self._recent.clear()
+        elif reason:
             self.num_skipped += 1
             self._in_a_row += 1
             if self._in_a_row > self._max_skipped:
@@ -64,6 +71,10 @@ class SpikeGuard:
         self._in_a_row = 0
         self._recent.append((loss, gradient_norm))
         return True
+
+    def _is_large_alone(self, loss: float, gradient_norm: float) -> bool:
+        """Whether nothing but the size of the gradient speaks against a step."""
+        return math.isfinite(gradient_norm) and not self._reason(loss, 0.0)
 
     def _reason(self, loss: float, gradient_norm: float) -> str:
         if not math.isfinite(loss) or not math.isfinite(gradient_norm):

@@ -43,13 +43,30 @@ def test_a_beginning_may_be_wild_but_not_no_number() -> None:
 def test_too_many_in_a_row_end_the_run_with_their_reason() -> None:
     guard = seasoned()
     for _ in range(2):
-        assert not guard.passes(30, 2.0, 99.0)
+        assert not guard.passes(30, 99.0, 1.0)
     assert guard.passes(31, 2.0, 1.0)
     for _ in range(2):
-        assert not guard.passes(32, 2.0, 99.0)
-    with pytest.raises(HeadstartError, match=r"Step 33: the gradient's norm is 99, above 3 times its recent median 1"):
-        guard.passes(33, 2.0, 99.0)
+        assert not guard.passes(32, 99.0, 1.0)
+    with pytest.raises(HeadstartError, match=r"Step 33: the loss is 99, above 3 times its recent median 2.09"):
+        guard.passes(33, 99.0, 1.0)
     assert guard.num_skipped == 5
+    guard = seasoned()
+    for _ in range(2):
+        assert not guard.passes(30, 2.0, math.inf)
+    with pytest.raises(HeadstartError, match="the gradient's norm inf"):
+        guard.passes(31, 2.0, math.inf)
+
+
+def test_a_gradient_that_stays_large_is_the_weights_and_taken() -> None:
+    """Nothing is learnt of refused steps, so it would be as large for ever."""
+    guard = seasoned()
+    for _ in range(2):
+        assert not guard.passes(30, 2.0, 99.0)
+    assert guard.passes(31, 2.0, 99.0)
+    for step in range(32, 50):
+        assert guard.passes(step, 2.0, 90.0)
+    assert not guard.passes(50, 2.0, 999.0)
+    assert guard.num_skipped == 3
 
 
 def test_no_factor_is_no_limit() -> None:
@@ -67,9 +84,9 @@ def test_it_goes_on_after_a_restart() -> None:
     guard.passes(30, 2.0, 99.0)
     other.restore(json.loads(json.dumps(guard.state())))
     assert other.state() == guard.state()
-    assert not other.passes(31, 2.0, 99.0)
+    assert not other.passes(31, 99.0, 99.0)
     with pytest.raises(HeadstartError):
-        other.passes(32, 2.0, 99.0)
+        other.passes(32, 99.0, 99.0)
 
 
 def test_a_loss_that_means_something_else_is_not_compared_with_what_was() -> None:
