@@ -64,8 +64,7 @@ class Item {
   // Pages lie far apart, so the processor does not foresee the next one.
   void ask_for(const void* stored) const {
     const auto* line = static_cast<const char*>(stored);
-    const int num_bytes = kPageTokens * shape_.head_dim * (cache_.shape().half ? 2 : 4);
-    for (int at = 0; at < num_bytes; at += 64) __builtin_prefetch(line + at, 0, 2);
+    for (size_t at = 0; at < cache_.head_bytes(); at += 64) __builtin_prefetch(line + at, 0, 2);
   }
 
   struct Page {

@@ -27,6 +27,7 @@ class Cache {
   const CacheShape& shape() const { return shape_; }
   int num_pages() const { return num_pages_; }
   static size_t page_bytes(const CacheShape& shape);
+  size_t head_bytes() const { return head_bytes_; }  // of a page's keys, or values, of one layer and head
 
   // start of a page's keys or values of one layer and head, in elements of the stored type
   void* keys(int page, int layer, int head) const { return at(page, layer, head, false); }
