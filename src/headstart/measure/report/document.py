@@ -14,7 +14,7 @@ from headstart.measure.report.figures import CellFigures, cell_figures
 from headstart.measure.report.verdict import Verdict, judge
 
 SCHEMA = "headstart-bench"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
