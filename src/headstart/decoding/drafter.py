@@ -67,8 +67,8 @@ class Drafter(Protocol):
 
     One that draws its guesses says so in an attribute `draws` (`Draws`); without
     it, nothing is taken to be drawn. One that has to read a text before it can
-    guess tells in a method `backlog(state)` how many tokens it has missed, those
-    that it was told last not counted; without it, none.
+    guess tells in a method `backlog(state, trunk_slots)` how many tokens it has
+    missed, those that it was told last not counted; without it, none.
     """
 
     name: str

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from headstart._lookup import SuffixAutomaton
-from headstart.decoding.drafter import DraftRequest
+from headstart.decoding.drafter import DraftRequest, TrunkSlots
 from headstart.decoding.earlier_texts import EarlierTexts, Reader
 from headstart.errors import ConfigError
 from headstart.records import EMPTY_TREE, SamplingParams, Tree
@@ -92,7 +92,7 @@ class LookupDrafter:
         sequence.num_before = len(sequence.text)
         sequence.text += token_ids
 
-    def backlog(self, state: object) -> int:
+    def backlog(self, state: object, trunk_slots: TrunkSlots) -> int:
         """Tokens to be read before the ones that were told last."""
         sequence = cast(_LookupState, state)
         return max(0, sequence.num_before - sequence.automaton.num_tokens)

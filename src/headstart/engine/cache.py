@@ -27,7 +27,7 @@ shared page is never written and never needs a copy.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,19 +150,19 @@ class PageAccounts:
         """
         table = PageTable()
         self._tables.add(table)
-        if self._share_prefixes:
-            for end in range(PAGE_TOKENS, len(tokens), PAGE_TOKENS):
-                page = self._index.get((table.parent_key, tuple(tokens[end - PAGE_TOKENS : end])))
-                if page is None:
-                    break
-                self._acquire(page)
-                table.pages.append(page)
-                table.stamps.append(self._stamps[page])
-                table.parent_key = self._keys[page]
-            table.num_published = len(table.pages)
-            table.num_shared = table.committed = PAGE_TOKENS * len(table.pages)
-            table.refresh(0)
+        for page in self._find(tokens):
+            self._acquire(page)
+            table.pages.append(page)
+            table.stamps.append(self._stamps[page])
+            table.parent_key = self._keys[page]
+        table.num_published = len(table.pages)
+        table.num_shared = table.committed = PAGE_TOKENS * len(table.pages)
+        table.refresh(0)
         return table
+
+    def num_known(self, tokens: Sequence[int]) -> int:
+        """Slots that a table for these tokens would share if it were opened now."""
+        return PAGE_TOKENS * sum(1 for _ in self._find(tokens))
 
     def reserve(self, table: PageTable, num_slots: int) -> bool:
         """Take pages for `num_slots` slots after the committed ones.
@@ -250,6 +250,18 @@ class PageAccounts:
         assert {entry: page for page, entry in self._entries.items()} == self._index, "the index differs from its pages"
         reachable = {_ROOT_KEY, *self._keys.values()}
         assert all(entry[0] in reachable for entry in self._index), "a published page cannot be reached"
+
+    def _find(self, tokens: Sequence[int]) -> Iterator[int]:
+        """The published pages that tokens begin with; the last token's is none of them."""
+        if not self._share_prefixes:
+            return
+        key = _ROOT_KEY
+        for end in range(PAGE_TOKENS, len(tokens), PAGE_TOKENS):
+            page = self._index.get((key, tuple(tokens[end - PAGE_TOKENS : end])))
+            if page is None:
+                return
+            key = self._keys[page]
+            yield page
 
     def _publish(self, table: PageTable, tokens: Sequence[int]) -> None:
         for index in range(table.num_published, table.committed // PAGE_TOKENS):

@@ -52,7 +52,7 @@ class DraftSource:
         self._vocab_size = vocab_size
         self._worth = None if cost is None or config.policy == "always" else DraftWorth(config, cost)
         self._whole_trees = whole_trees
-        self._backlog: Callable[[object], int] | None = getattr(drafter, "backlog", None)
+        self._backlog: Callable[[object, TrunkSlots], int] | None = getattr(drafter, "backlog", None)
         self._states: dict[int, object] = {}  # by sequence
         self._proposed: dict[int, Tree] = {}  # what each was guessed, with rows or without
         # of this pass
@@ -196,7 +196,7 @@ class DraftSource:
         if self._backlog is None:
             return 0
         try:
-            return self._backlog(self._states[sequence.id])
+            return self._backlog(self._states[sequence.id], _trunk_slots(sequence))
         except Exception:
             return 0  # the fault will show when it is asked
 

@@ -53,6 +53,7 @@ class DraftState:
         guesses: what may follow them, a chain.
         pages: its cache pages, or `None` while it has none.
         num_before: tokens that were known before the last ones were told.
+        num_known: slots that earlier texts had run when it began; an estimate of what it will find in the cache.
         num_run: slots, from the first, whose rows are those of known tokens and guesses.
         is_lost: a token came that the drafter's vocabulary does not have.
     """
@@ -64,6 +65,7 @@ class DraftState:
     guesses: list[Guess] = field(default_factory=list)
     pages: PageTable | None = None
     num_before: int = 0
+    num_known: int = 0
     num_run: int = 0
     is_lost: bool = False
 

@@ -9,6 +9,9 @@ their own rows reach:
     heads    |---- run ----|------ behind, root included -|
              0
 
+A row says what a token is after the ones before it, and nothing of what comes
+later, so a full page of them serves every text that shares the trunk's page.
+
 Rows that are behind are run when guesses are next asked for, a bounded number a
 call, so that one long prompt does not hold up everyone else; a sequence that is
 not there yet gets no guesses. So pausing costs no acceptance, and plain decoding
@@ -17,7 +20,7 @@ costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -90,17 +93,26 @@ class _Text:
     stamps: list[int] = field(default_factory=list)
     num_before: int = 0
 
-    def check_pages(self, slots: TrunkSlots) -> None:
-        """Take back the rows whose pages were given back, or exchanged for equal ones of another sequence."""
-        if list(slots.stamps[: len(self.stamps)]) == self.stamps:
-            return
-        num_same = 0
-        for stamp, held in zip(slots.stamps, self.stamps, strict=False):
-            if stamp != held:
-                break
-            num_same += 1
-        self.num_run = min(self.num_run, PAGE_TOKENS * num_same)
-        self.stamps = self.stamps[:num_same]
+    def check_pages(self, slots: TrunkSlots, full_pages: Mapping[int, int]) -> None:
+        """Take back the rows whose pages were given back, and take up those that another text has run.
+
+        Args:
+            slots: where the trunk keeps the text.
+            full_pages: those with all rows, and their stamps when these were run.
+        """
+        if list(slots.stamps[: len(self.stamps)]) != self.stamps:
+            num_same = 0
+            for stamp, held in zip(slots.stamps, self.stamps, strict=False):
+                if stamp != held:
+                    break
+                num_same += 1
+            self.num_run = min(self.num_run, PAGE_TOKENS * num_same)
+            self.stamps = self.stamps[:num_same]
+        num_full = self.num_run // PAGE_TOKENS
+        while num_full < len(slots.stamps) and full_pages.get(int(slots.page_table[num_full])) == slots.stamps[num_full]:
+            num_full += 1
+        if PAGE_TOKENS * num_full > self.num_run:
+            self.note_run(PAGE_TOKENS * num_full, slots)
 
     def note_run(self, num_run: int, slots: TrunkSlots) -> None:
         """Rows up to `num_run` have been run in these pages."""
@@ -137,6 +149,7 @@ class HeadsDrafter:
         self._end_ids = tuple(end_ids)
         self._config = config
         self.max_depth = heads.max_depth if config.max_depth is None else config.max_depth
+        self._full_pages: dict[int, int] = {}  # page of which all rows were run -> its stamp then
 
     def open(self, prompt: Sequence[int], params: SamplingParams, seed: int) -> object:
         """Begin a sequence. No row runs before it is first asked for."""
@@ -153,14 +166,15 @@ class HeadsDrafter:
         if text.law is not None:
             text.law.extend(token_ids)
 
-    def backlog(self, state: object) -> int:
+    def backlog(self, state: object, trunk_slots: TrunkSlots) -> int:
         """Tokens to be read before the ones that were told last."""
         text = cast(_Text, state)
+        text.check_pages(trunk_slots, self._full_pages)
         return max(0, text.num_before - text.num_run)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Tree]:
         """A tree for each that is caught up, as far as the trunk has run its text."""
-        behind = [_num_behind(request) for request in requests]
+        behind = [self._num_behind(request) for request in requests]
         jobs: dict[int, HeadsRequest] = {}
         rows_left = self._config.catch_up_rows
         # those with little to read come first, so that none waits for another's prompt; each reads at least a row
@@ -176,12 +190,21 @@ class HeadsDrafter:
             return trees
         for (index, job), tree in zip(jobs.items(), self._heads.draft(list(jobs.values())), strict=True):
             text, slots = _parts(requests[index])
-            text.note_run(job.first + len(job.tokens), slots)
+            num_run = job.first + len(job.tokens)
+            text.note_run(num_run, slots)
+            for place in range(job.first // PAGE_TOKENS, num_run // PAGE_TOKENS):
+                self._full_pages[int(slots.page_table[place])] = slots.stamps[place]
             trees[index] = tree
         return trees
 
     def close(self, state: object) -> None:
         """Forget a sequence; its rows lie in the trunk's pages."""
+
+    def _num_behind(self, request: DraftRequest) -> int:
+        """Rows to run before guesses can be made; the root's is run anew if it has been already."""
+        text, slots = _parts(request)
+        text.check_pages(slots, self._full_pages)
+        return max(1, len(text.tokens) - text.num_run)
 
     def _job(self, request: DraftRequest, first: int, num_rows: int) -> HeadsRequest:
         text, slots = _parts(request)
@@ -203,10 +226,3 @@ def _parts(request: DraftRequest) -> tuple[_Text, TrunkSlots]:
     slots = request.trunk_slots
     assert slots is not None, "an engine says where its trunk keeps a sequence"
     return cast(_Text, request.state), slots
-
-
-def _num_behind(request: DraftRequest) -> int:
-    """Rows to run before guesses can be made; the root's is run anew if it has been already."""
-    text, slots = _parts(request)
-    text.check_pages(slots)
-    return max(1, len(text.tokens) - text.num_run)

@@ -16,7 +16,7 @@ from typing import cast
 
 import numpy as np
 
-from headstart.decoding.drafter import DraftRequest, Draws
+from headstart.decoding.drafter import DraftRequest, Draws, TrunkSlots
 from headstart.engine.cache import PageAccounts, choose_num_pages
 from headstart.engine.cache_claim import check_claim, claim_cache
 from headstart.engine.draft_state import DraftState
@@ -126,7 +126,14 @@ class ModelDrafter:
         if own_params is None or max(prompt) >= self._trunk.vocab_size:
             return None
         chooser = self._guessing.make_chooser(own_params, seed, prompt, end_tokens(params, self._end_ids))
-        return DraftState(params=own_params, seed=seed, chooser=chooser, tokens=list(prompt), num_before=len(prompt))
+        return DraftState(
+            params=own_params,
+            seed=seed,
+            chooser=chooser,
+            tokens=list(prompt),
+            num_before=len(prompt),
+            num_known=self._accounts.num_known(prompt),
+        )
 
     def extend(self, state: object, token_ids: Sequence[int]) -> None:
         """Take tokens that became final: rows that agree with them are kept, others rolled back."""
@@ -137,10 +144,11 @@ class ModelDrafter:
         self._guessing.observe(sequence, token_ids)
         sequence.learn(token_ids, self._accounts, keep_guesses=self._guessing.keeps_guesses)
 
-    def backlog(self, state: object) -> int:
+    def backlog(self, state: object, trunk_slots: TrunkSlots) -> int:
         """Tokens to be run before the ones that were told last."""
         sequence = cast(DraftState, state)
-        return max(0, sequence.num_before - sequence.num_run)
+        num_run = sequence.num_known if sequence.pages is None else sequence.num_run
+        return max(0, sequence.num_before - num_run)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Tree]:
         """A tree for each that is caught up: a chain, and what stands beside it."""

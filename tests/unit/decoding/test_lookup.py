@@ -2,15 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
-from headstart.decoding.drafter import DraftRequest
+from headstart.decoding.drafter import DraftRequest, TrunkSlots
 from headstart.decoding.lookup import LookupDrafter
 from headstart.decoding.trees import children, conditional_probabilities, path_tokens, sanitise
 from headstart.errors import ConfigError
 from headstart.records import EMPTY_TREE, SamplingParams, Tree
 
 PARAMS = SamplingParams()
+SLOTS = TrunkSlots(np.zeros(0, dtype=np.int32), (), 0)  # what it reads lies elsewhere
 
 
 def propose(drafter: LookupDrafter, text: Sequence[int], max_nodes: int = 16, max_depth: int = 16) -> Tree:
@@ -40,16 +42,16 @@ def test_a_text_is_read_when_guesses_are_asked_for() -> None:
     drafter = LookupDrafter(remember=True)
     drafter.close(drafter.open([7, 8], PARAMS, seed=0))
     asked, left_alone = (drafter.open([1, 2, 3, 4, 5, 1], PARAMS, seed=0) for _ in range(2))
-    assert drafter.backlog(left_alone) == 6
+    assert drafter.backlog(left_alone, SLOTS) == 6
     for token in (2, 3, 4, 1, 2):
         drafter.extend(asked, [token])
         drafter.extend(left_alone, [token])
         drafter.propose([DraftRequest(asked, 4, 4)])
-        assert drafter.backlog(asked) == 0
-    assert drafter.backlog(left_alone) == 10  # what was told last is the usual work of a round
+        assert drafter.backlog(asked, SLOTS) == 0
+    assert drafter.backlog(left_alone, SLOTS) == 10  # what was told last is the usual work of a round
     trees = drafter.propose([DraftRequest(asked, 8, 4), DraftRequest(left_alone, 8, 4)])
     assert trees[0] == trees[1] != EMPTY_TREE
-    assert drafter.backlog(left_alone) == 0
+    assert drafter.backlog(left_alone, SLOTS) == 0
 
 
 def test_a_period_goes_on_beyond_the_end_of_the_text() -> None:

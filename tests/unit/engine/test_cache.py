@@ -55,6 +55,17 @@ def test_full_pages_are_shared_but_never_the_last_token():
     accounts.check_integrity()
 
 
+def test_what_a_table_would_share_is_known_before_it_is_opened():
+    accounts = PageAccounts(8)
+    write(accounts, TEXT[: 2 * PAGE_TOKENS + 5], close=True)
+    for tokens in (TEXT[: 2 * PAGE_TOKENS], TEXT[: 2 * PAGE_TOKENS + 1], [*TEXT[:20], 0], [0, *TEXT[1:]]):
+        known = accounts.num_known(tokens)
+        table = accounts.open(tokens)
+        assert known == table.num_shared
+        accounts.close(table)
+    assert PageAccounts(8, share_prefixes=False).num_known(TEXT) == 0
+
+
 def test_other_tokens_before_or_in_a_page_are_no_match():
     accounts = PageAccounts(8)
     write(accounts, TEXT[:40])

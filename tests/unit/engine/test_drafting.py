@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from headstart.decoding.cost_curve import CostCurve
-from headstart.decoding.drafter import DraftRequest
+from headstart.decoding.drafter import DraftRequest, TrunkSlots
 from headstart.engine import Engine
 from headstart.errors import ConfigError
 from headstart.records import Completion, SamplingParams, Tree
@@ -198,12 +198,12 @@ class Reader(Dear):
         super().__init__(clock)
         self.num_read: dict[int, int] = {}
 
-    def backlog(self, state: object) -> int:
+    def backlog(self, state: object, trunk_slots: TrunkSlots | None) -> int:
         return max(0, len(state) - 17 - self.num_read.get(id(state), 0))
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Tree]:
         for request in requests:
-            self.clock.now += 0.05 * self.backlog(request.state)
+            self.clock.now += 0.05 * self.backlog(request.state, request.trunk_slots)
             self.num_read[id(request.state)] = len(request.state)
         return super().propose(requests)
 

@@ -19,6 +19,7 @@ from headstart.engine.cache import PageAccounts
 from headstart.engine.heads_drafter import HeadsDraftConfig, HeadsDrafter
 from headstart.errors import ConfigError
 from headstart.records import SamplingParams, Tree
+from headstart.runtime.protocol import PAGE_TOKENS
 from headstart.testing.toy_engine import VOCAB_SIZE, make_toy_engine, make_toy_heads
 from headstart.testing.toy_heads import ToyHeads
 from headstart.testing.toy_trunk import ToyTrunk
@@ -179,17 +180,22 @@ def test_a_stop_string_inside_a_draft_ends_the_text_there():
 class Books:
     """One sequence's pages and tokens, with a trunk that is said to have run all but the root."""
 
-    def __init__(self, drafter: HeadsDrafter, prompt: Sequence[int]) -> None:
+    def __init__(self, drafter: HeadsDrafter, prompt: Sequence[int], accounts: PageAccounts | None = None) -> None:
         self.drafter, self.tokens = drafter, list(prompt)
         self.state = drafter.open(prompt, SamplingParams(), 0)
-        self.accounts = PageAccounts(64)
+        self.accounts = accounts or PageAccounts(64)
         self.pages = self.accounts.open(self.tokens)
 
-    def request(self, committed: int | None = None) -> DraftRequest:
+    def slots(self, committed: int | None = None) -> TrunkSlots:
         assert self.accounts.reserve(self.pages, len(self.tokens) - self.pages.committed)
         committed = len(self.tokens) - 1 if committed is None else committed
-        slots = TrunkSlots(self.pages.array.copy(), list(self.pages.stamps), committed)
-        return DraftRequest(self.state, 4, 4, 0.0625, 0.25, slots)
+        return TrunkSlots(self.pages.array.copy(), list(self.pages.stamps), committed)
+
+    def request(self, committed: int | None = None) -> DraftRequest:
+        return DraftRequest(self.state, 4, 4, 0.0625, 0.25, self.slots(committed))
+
+    def backlog(self) -> int:
+        return self.drafter.backlog(self.state, self.slots())
 
     def tell(self, *tokens: int) -> None:
         self.tokens += tokens
@@ -219,14 +225,14 @@ def recorded(prompt: Sequence[int], **config) -> tuple[RecordingHeads, HeadsDraf
 
 def test_what_is_behind_is_run_when_guesses_are_asked_for():
     heads, drafter, books = recorded([7, 8, 9])
-    assert drafter.backlog(books.state) == 3
+    assert books.backlog() == 3
     books.tell(1)
     drafter.propose([books.request()])
     assert heads.runs.pop() == [(0, [7, 8, 9, 1], 4)]
     books.tell(2, 3)
-    assert drafter.backlog(books.state) == 0
+    assert books.backlog() == 0
     books.tell(4)
-    assert drafter.backlog(books.state) == 2
+    assert books.backlog() == 2
     drafter.propose([books.request()])
     assert heads.runs.pop() == [(4, [2, 3, 4], 4)]
     drafter.propose([books.request()])  # asked again, as after a pass that failed
@@ -272,6 +278,44 @@ def test_only_the_rows_of_an_exchanged_page_and_after_are_run_anew():
     books.pages.stamps[1] += 1000
     drafter.propose([books.request()])
     assert heads.runs.pop() == [(16, [*range(16, 40)], 4)]
+
+
+def test_rows_that_another_text_has_run_are_not_run_again():
+    heads, drafter, books = recorded(range(40))
+    drafter.propose([books.request()])
+    books.accounts.commit(books.pages, 39, books.tokens)
+    later = Books(drafter, [*range(32), 7, 8], books.accounts)  # shares two pages
+    assert later.backlog() == 2
+    drafter.propose([later.request()])
+    assert heads.runs == [[(0, [*range(40)], 4)], [(32, [7, 8], 4)]]
+    later.tell(9)
+    drafter.propose([later.request()])
+    assert heads.runs.pop() == [(34, [9], 4)]
+
+
+def test_rows_of_a_shared_page_are_run_if_no_text_has_run_them_all():
+    heads, drafter, books = recorded(range(40), catch_up_rows=20)
+    drafter.propose([books.request()])  # a page and four rows
+    books.accounts.commit(books.pages, 39, books.tokens)
+    later = Books(drafter, [*range(32), 7, 8], books.accounts)
+    assert later.backlog() == 18
+    books.accounts.close(books.pages)
+    books.accounts.close(later.pages)
+    other = books.accounts.open([50])
+    assert books.accounts.reserve(other, 64 * PAGE_TOKENS)  # every page is someone else's now
+    books.accounts.close(other)
+    assert Books(drafter, [*range(32), 7, 8], books.accounts).backlog() == 34
+
+
+def test_a_conversation_that_goes_on_costs_the_heads_its_new_words_only():
+    engine, heads = engine_with_heads(policy="always")
+    first = engine.generate(PROMPTS[7], LONG[0])
+    before = heads.num_text_rows
+    follow_up = [*PROMPTS[7], *first.token_ids, 3, 4, 5]
+    engine.generate(follow_up, SamplingParams(max_tokens=8, ignore_eos=True))
+    assert engine.statistics.drafter_faults == 0
+    # the last page may not be full, and the last tokens written were never drafted from
+    assert 0 < heads.num_text_rows - before <= 3 + 2 * 16 + 16
 
 
 def test_requests_carry_the_settings():

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 
-from headstart.decoding.drafter import DraftRequest
+from headstart.decoding.drafter import DraftRequest, TrunkSlots
 from headstart.decoding.trees import is_chain
 from headstart.engine import token_hash
 from headstart.engine.model_drafter import ModelDraftConfig, ModelDrafter
@@ -167,6 +168,19 @@ def test_pausing_costs_no_acceptance():
     drafted_pausing, accepted_pausing = drafted_and_accepted(PausingDrafter)
     assert drafted_pausing < 0.8 * drafted
     assert accepted_pausing / drafted_pausing == pytest.approx(accepted / drafted, abs=0.05)
+
+
+def test_what_earlier_texts_have_run_is_not_missed():
+    drafter = make_toy_drafter(ToyTrunk(VOCAB_SIZE))
+    slots = TrunkSlots(np.zeros(0, dtype=np.int32), (), 0)  # the trunk's cache says nothing of the drafter's own
+    first = drafter.open(range(40), LONG, 0)
+    assert drafter.backlog(first, slots) == 40
+    drafter.propose([DraftRequest(first, 4, 4)])
+    drafter.close(first)
+    later = drafter.open([*range(32), 7, 8], LONG, 0)
+    assert drafter.backlog(later, slots) == 2
+    drafter.propose([DraftRequest(later, 4, 4)])
+    assert drafter.backlog(later, slots) == 0
 
 
 def test_a_likely_other_token_stands_beside_the_chain():
