@@ -53,6 +53,19 @@ def test_sides_are_compared_at_every_batch_and_context(tiny_model: str, prompts:
     assert {path.name for path in out.iterdir()} == {"report.json", "report.md", "report.html", "turns.jsonl"}
 
 
+def test_prompts_that_are_read_beforehand_come_quickly(tiny_model: str, prompts: Path) -> None:
+    told = ("--draft", f"none,lookup,model:{tiny_model}", "--context", "400", "--prompts", prompts, "--json")
+    first_s = []
+    for flags in ((), ("--cached-prompts",)):
+        document = bench(tiny_model, *told, "--batch", "2", *flags, repeats=1).document
+        assert document["subject"]["settings"]["cached_prompts"] is bool(flags)
+        (cell,) = document["cells"]
+        assert [side["different"] for side in cell["sides"]] == [[], [], []]
+        assert all(side["prediction"] for side in cell["sides"][1:])
+        first_s.append([side["latency"]["first_token_s"]["p50"] for side in cell["sides"]])
+    assert all(cached < 0.5 * read for read, cached in zip(*first_s, strict=True)), first_s
+
+
 def test_for_people(tiny_model: str, prompts: Path) -> None:
     outcome = bench(tiny_model, "--draft", "lookup", "--prompts", prompts, "--rate", "50", repeats=1)
     assert outcome.status == 0
@@ -167,6 +180,7 @@ def test_two_servers(tmp_path: Path) -> None:
         (("--plain-fields", "{"), "no JSON"),
         (("--plain-fields", '{"a": NaN}'), "NaN is no number of JSON"),
         (("--plain-fields", "{}", "--draft", "lookup"), "server's own affair"),
+        (("--plain-fields", "{}", "--cached-prompts"), "--cached-prompts has no effect with --url"),
     ],
 )
 def test_wrong_usage_with_servers(arguments: tuple[str, ...], told: str) -> None:

@@ -57,6 +57,11 @@ def bench(
     servers.check(model)
     if servers.url is not None and not (draft is None and threads is None and weights is None):
         raise ConfigError("--draft, --threads and --weights are the server's own affair with --url. Leave them out.")
+    if servers.url is not None and flags.cached_prompts:
+        raise ConfigError(
+            "--cached-prompts has no effect with --url: a server is told to keep prompts where it is started. Leave it "
+            "out."
+        )
     settings = flags.to_settings(_SERVER_SIDES if servers.url is not None else read_sides(draft or "none,auto"))
     prompts = flags.read_prompts()
 

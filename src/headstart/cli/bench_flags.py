@@ -56,6 +56,13 @@ class BenchFlags:
             help="Write on to --max-tokens where the model would end. Such texts repeat themselves, which flatters."
         ),
     ] = False
+    cached_prompts: Annotated[
+        bool,
+        Parameter(
+            help="Let the engine read all prompts before it is measured, as in conversations that go on: what is "
+            "measured is writing alone. Needs memory for all of them."
+        ),
+    ] = False
     repeats: Annotated[int, Parameter(help="Times that every side does everything; they make the spread.")] = 3
     out: Annotated[
         Path | None,
@@ -84,6 +91,7 @@ class BenchFlags:
             temperature=self.temperature,
             seed=self.seed,
             ignore_eos=self.ignore_eos,
+            cached_prompts=self.cached_prompts,
             repeats=self.repeats,
         )
 

@@ -11,8 +11,12 @@ import itertools
 import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.drafter import Drafter
@@ -29,7 +33,7 @@ from headstart.engine.statistics import EngineStatistics
 from headstart.engine.text import Tokenizer
 from headstart.engine.timing import measure_cost_curve
 from headstart.engine.verification import Decision, make_verification
-from headstart.errors import ConfigError
+from headstart.errors import CapacityError, ConfigError
 from headstart.records import Completion, Event, FinishReason, SamplingParams
 from headstart.runtime.protocol import PAGE_TOKENS, Trunk
 
@@ -342,6 +346,35 @@ class Engine:
     def num_waiting(self) -> int:
         """Sequences that wait for admission."""
         return self._scheduler.num_waiting
+
+    @property
+    def num_pages(self) -> int:
+        """Pages of the cache."""
+        return self._accounts.num_pages
+
+    @contextmanager
+    def lend_pages(self, num_pages: int) -> Iterator[NDArray[np.int32]]:
+        """Pages that no sequence uses and no prompt will meet, for passes of one's own over the trunk.
+
+        Args:
+            num_pages: how many.
+
+        Returns:
+            Their numbers, to be written to until the context is left.
+
+        Raises:
+            CapacityError: not so many are free.
+        """
+        table = self._accounts.open(())
+        try:
+            if not self._accounts.reserve(table, num_pages * PAGE_TOKENS):
+                raise CapacityError(
+                    f"{num_pages} pages are not free, only {self._accounts.num_available} of {self.num_pages}. "
+                    "Wait for sequences to end, or raise cache_tokens."
+                )
+            yield table.array.copy()
+        finally:
+            self._accounts.close(table)
 
     def check_integrity(self) -> None:
         """Prove the cache accounts.

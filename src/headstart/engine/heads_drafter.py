@@ -109,7 +109,9 @@ class _Text:
             self.num_run = min(self.num_run, PAGE_TOKENS * num_same)
             self.stamps = self.stamps[:num_same]
         num_full = self.num_run // PAGE_TOKENS
-        while num_full < len(slots.stamps) and full_pages.get(int(slots.page_table[num_full])) == slots.stamps[num_full]:
+        for page, stamp in zip(slots.page_table[num_full:].tolist(), slots.stamps[num_full:], strict=True):
+            if full_pages.get(page) != stamp:
+                break
             num_full += 1
         if PAGE_TOKENS * num_full > self.num_run:
             self.note_run(PAGE_TOKENS * num_full, slots)

@@ -294,7 +294,7 @@ def test_rows_that_another_text_has_run_are_not_run_again():
 
 
 def test_rows_of_a_shared_page_are_run_if_no_text_has_run_them_all():
-    heads, drafter, books = recorded(range(40), catch_up_rows=20)
+    _, drafter, books = recorded(range(40), catch_up_rows=20)
     drafter.propose([books.request()])  # a page and four rows
     books.accounts.commit(books.pages, 39, books.tokens)
     later = Books(drafter, [*range(32), 7, 8], books.accounts)

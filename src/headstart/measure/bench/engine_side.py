@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import numpy as np
+
 from headstart.decoding.statistics import AcceptanceStatistics
 from headstart.engine import Engine, Tokenizer, token_hash
 from headstart.engine.cache import num_pages_for
@@ -24,6 +26,9 @@ from headstart.runtime.protocol import PAGE_TOKENS, Trunk
 
 OPEN_LOOP_BATCH = 16
 """Requests that run at the same time in an open loop; more of them wait."""
+
+# Of a sequence, in a pass that is timed: its root and guesses.
+_PASS_ROWS = 1 + max(GUESSES)
 
 # What a template adds around a follow-up, generously.
 _FRAME_TOKENS = 32
@@ -53,7 +58,7 @@ class EngineSide:
 
     Args:
         name: of the side.
-        engine: idle, and without shared prefixes: a prompt that comes again is to be read again.
+        engine: idle. If it shares prefixes, prompts that come again are not read again.
         trunk: the engine's.
         clock: what to time with.
         encode: makes token ids of a request.
@@ -127,7 +132,13 @@ class EngineSide:
 
     def time_passes(self, num_sequences: int, context: int) -> Mapping[PassSize, float]:
         """Seconds of the trunk's passes by size; see `headstart.measure.bench.run.Side`."""
-        return time_passes(self._trunk, num_sequences, context, self._clock)
+        context = max(0, min(context, self._trunk.max_context - _PASS_ROWS))
+        # whole pages of it, so that pages which hold prompts are only read
+        num_read, num_written = context // PAGE_TOKENS, num_pages_for(_PASS_ROWS)
+        with self._engine.lend_pages(num_sequences * num_written) as lent:
+            read = np.arange(num_sequences * num_read, dtype=np.int32) % np.int32(self._engine.num_pages)
+            tables = np.hstack([read.reshape(num_sequences, num_read), lent.reshape(num_sequences, num_written)])
+            return time_passes(self._trunk, list(tables), num_read * PAGE_TOKENS, self._clock)
 
     def _counts(self) -> tuple[int, int, float]:
         now = self._engine.statistics
@@ -217,23 +228,28 @@ def make_engine_sides(
     plain = next(iter(parts.values()))
     has_template = plain.tokenizer.chat_template is not None
     encode = encode_with(plain.tokenizer, has_template=has_template)
-    needed = 0
+    num_pages = 0
     for each in filled:
-        longest = max(_most_tokens(prompt, encode, settings.max_tokens) for prompt in each.prompts)
-        if longest > plain.trunk.max_context:
+        lengths = [_most_tokens(prompt, encode, settings.max_tokens) for prompt in each.prompts]
+        if max(lengths) > plain.trunk.max_context:
             raise ConfigError(
-                f"{each.cell.key}: the longest prompt and its answers may have {longest} tokens, the model's context "
-                f"holds {plain.trunk.max_context}. Take a shorter --context, or a lower --max-tokens."
+                f"{each.cell.key}: the longest prompt and its answers may have {max(lengths)} tokens, the model's "
+                f"context holds {plain.trunk.max_context}. Take a shorter --context, or a lower --max-tokens."
             )
-        # passes are timed with guesses after the same context
-        pages = num_pages_for(longest + max(GUESSES) + 1)
-        needed = max(needed, num_at_once(each) * pages * PAGE_TOKENS)
+        if settings.cached_prompts:
+            needed = _pages_of_all(each, encode, settings.max_tokens)
+        else:
+            needed = num_at_once(each) * num_pages_for(max(lengths) + _PASS_ROWS)
+        num_pages = max(num_pages, needed)
     max_batch = max(map(num_at_once, filled))
     return [
         EngineSide(
             name,
             each.make_engine(
-                share_prefixes=False, max_batch=max_batch, max_rows=max(MAX_ROWS, max_batch), cache_tokens=needed
+                share_prefixes=settings.cached_prompts,
+                max_batch=max_batch,
+                max_rows=max(MAX_ROWS, max_batch),
+                cache_tokens=num_pages * PAGE_TOKENS,
             ),
             each.trunk, clock, encode,
         )
@@ -245,6 +261,18 @@ def num_at_once(filled: FilledCell) -> int:
     """Requests that run at the same time in a cell."""
     load = filled.cell.load
     return load.concurrency if isinstance(load, ClosedLoop) else OPEN_LOOP_BATCH
+
+
+def _pages_of_all(filled: FilledCell, encode: Callable[[Ask], Sequence[int]], max_tokens: int) -> int:
+    """Pages that hold all prompts of a cell and all that is written to them, so that none is driven out."""
+    # of each that writes: a page that is begun, and what is behind it
+    num_pages = num_at_once(filled) * (1 + num_pages_for(_PASS_ROWS))
+    for asks in filled.groups().values():
+        for ask in asks:
+            most_tokens = _most_tokens(ask.prompt, encode, max_tokens)
+            shared = len(encode(ask)) if ask.copy else 0
+            num_pages += num_pages_for(most_tokens - shared // PAGE_TOKENS * PAGE_TOKENS)
+    return num_pages
 
 
 def _most_tokens(prompt: Prompt, encode: Callable[[Ask], Sequence[int]], max_tokens: int) -> int:

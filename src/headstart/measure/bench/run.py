@@ -119,23 +119,23 @@ class Bench:
         self._journal = journal
         self._show = show
         self._should_stop = should_stop
-        self._num_done = 0
+        self._num_done = self._num_requests = 0
 
     def run(self) -> bool:
         """Measure what is left to be measured; whether all is done."""
         steps = list(self._steps())
-        total = sum(step.num_requests for step in steps)
+        self._num_requests = sum(step.num_requests for step in steps)
         left = [
             step for step in steps if not self._journal.has(Turn, step.cell, step.side.name, step.repeat, step.group)
         ]
-        self._num_done = total - sum(step.num_requests for step in left)
+        self._num_done = self._num_requests - sum(step.num_requests for step in left)
         warmed: set[str] = set()
         for step in left:
             if step.cell not in warmed:
                 warmed.add(step.cell)
                 if not self._warm_up(step.filled):
                     return False
-            if not (self._time_passes(step) and self._take_turn(step, total)):
+            if not (self._time_passes(step) and self._take_turn(step)):
                 return False
         return True
 
@@ -150,13 +150,13 @@ class Bench:
                     for side in order:
                         yield _Step(filled=filled, side=side, repeat=repeat, group=group, asks=tuple(asks))
 
-    def _take_turn(self, step: _Step, total: int) -> bool:
+    def _take_turn(self, step: _Step) -> bool:
         note = f"{step.cell}, {step.side.name}, repeat {step.repeat + 1}, {step.group}"
-        self._show(self._num_done, total, note)
+        self._tell(note)
 
         def advance() -> None:
             self._num_done += 1
-            self._show(self._num_done, total, note)
+            self._tell(note)
 
         answers = step.side.answer(
             Feed(step.asks, step.filled.cell.load), self._params, self._sampled(step), self._should_stop, advance
@@ -187,17 +187,25 @@ class Bench:
         return set(first.values())
 
     def _warm_up(self, filled: FilledCell) -> bool:
-        """Let every side write a little, which is not counted: what is touched for the first time takes longer."""
+        """Let every side write a little, which is not counted: what is touched for the first time takes longer.
+
+        Prompts that are to be cached are read here.
+        """
         load = filled.cell.load
         count = load.concurrency if isinstance(load, ClosedLoop) else 1
-        asks = [ask for asks in filled.groups().values() for ask in asks][:count]
+        asks = [ask for asks in filled.groups().values() for ask in asks]
+        asks = [ask for ask in asks if ask.copy == 0] if self._settings.cached_prompts else asks[:count]
         for side in self._sides:
+            self._tell(f"{filled.cell.key}, {side.name}, warming up")
             answers = side.answer(
                 Feed(asks, ClosedLoop(count)), self._short_params, (), self._should_stop, lambda: None
             )
             if answers is None:
                 return False
         return True
+
+    def _tell(self, note: str) -> None:
+        self._show(self._num_done, self._num_requests, note)
 
     def _time_passes(self, step: _Step) -> bool:
         """Time the passes of a side right before its turn, so that both meet the machine in the same mood."""

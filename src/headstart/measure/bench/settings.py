@@ -53,8 +53,10 @@ class BenchSettings:
         temperature: 0 is greedy.
         seed: of the sampling; each request has one of its own, the same on every side.
         ignore_eos: write on to `max_tokens` where the model would end.
+        cached_prompts: all prompts of a cell have been read before it is measured, and stay in the cache.
         repeats: times that each side does everything.
-        warm_up_tokens: written before each cell and not counted, for each of as many requests as run at once.
+        warm_up_tokens: written before each cell and not counted, for each of as many requests as run at once, or of
+            all prompts if they are to be cached.
 
     Raises:
         ConfigError: a value is out of its range, or something comes twice.
@@ -66,6 +68,7 @@ class BenchSettings:
     temperature: float = 0.0
     seed: int = 0
     ignore_eos: bool = False
+    cached_prompts: bool = False
     repeats: int = 3
     warm_up_tokens: int = 32
 
@@ -106,6 +109,7 @@ class BenchSettings:
             "temperature": self.temperature,
             "seed": self.seed,
             "ignore_eos": self.ignore_eos,
+            "cached_prompts": self.cached_prompts,
             "repeats": self.repeats,
             "warm_up_tokens": self.warm_up_tokens,
         }

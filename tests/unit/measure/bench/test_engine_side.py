@@ -1,16 +1,22 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from headstart.decoding.lookup import LookupDrafter
 from headstart.engine import token_hash
-from headstart.measure.bench import Clock, EngineSide
+from headstart.engine.loading import load_parts
+from headstart.errors import CapacityError
+from headstart.measure.bench import BenchSettings, Cell, Clock, EngineSide, FilledCell, make_engine_sides
 from headstart.measure.bench.engine_side import encode_with
 from headstart.measure.bench.run import Answers
 from headstart.measure.workload import Ask, ClosedLoop, Feed, OpenLoop, Prompt
 from headstart.records import SamplingParams
 from headstart.testing.byte_tokenizer import ByteTokenizer
+from headstart.testing.tiny_models import write_tiny_gguf
 from headstart.testing.toy_engine import ALPHABET, VOCAB_SIZE, make_toy_engine
 from headstart.testing.toy_trunk import ToyTrunk
 
@@ -38,9 +44,11 @@ def prompt(name: str, text: str = "the same words, the same", **fields: Any) -> 
     return Prompt(id=name, category="c", messages=(("user", text),), **fields)
 
 
-def side(drafter: object = None, clock: Seconds | None = None, **settings: Any) -> EngineSide:
+def side(
+    drafter: object = None, clock: Seconds | None = None, *, share_prefixes: bool = False, **settings: Any
+) -> EngineSide:
     trunk = ToyTrunk(VOCAB_SIZE, context_weight=0.0)
-    engine = make_toy_engine(drafter, trunk=trunk, share_prefixes=False, **settings)  # type: ignore[arg-type]
+    engine = make_toy_engine(drafter, trunk=trunk, share_prefixes=share_prefixes, **settings)  # type: ignore[arg-type]
     clock = clock or Seconds()
     encode = encode_with(ByteTokenizer(ALPHABET), has_template=True)
     return EngineSide("toy", engine, trunk, Clock(clock.now, clock.wait), encode)
@@ -140,6 +148,51 @@ def test_passes_are_timed_between_requests_without_harm() -> None:
     assert set(costs) == {(sequences, sequences * rows) for sequences in (1, 2) for rows in (1, 2, 3, 5, 9, 17)}
     assert set(costs.values()) == {1.0}
     assert answer(timed, Feed(asks("a"), ClosedLoop(1))).requests[0].token_hash == before
+
+
+def test_timing_passes_leaves_cached_prompts_as_they_are() -> None:
+    timed = side(max_batch=2, share_prefixes=True, cache_tokens=16 * 16)
+    before = answer(timed, Feed(asks("a", text="abc " * 30), ClosedLoop(1)), params=LONG).requests[0]
+    timed.time_passes(2, 200)
+    engine = timed._engine
+    again = answer(timed, Feed(asks("a", text="abc " * 30), ClosedLoop(1)), params=LONG).requests[0]
+    assert engine.statistics.shared_tokens >= before.prompt_tokens - 16
+    assert again.token_hash == before.token_hash
+
+
+def test_pages_are_lent_only_if_they_are_free() -> None:
+    engine = make_toy_engine(cache_tokens=16 * 8)
+    with pytest.raises(CapacityError, match="9 pages"), engine.lend_pages(9):
+        pass
+    with engine.lend_pages(8) as lent:
+        assert sorted(lent) == list(range(8))
+    engine.check_integrity()
+
+
+@pytest.mark.parametrize(("concurrency", "temperature"), [(1, 0.0), (3, 0.0), (3, 1.0)])
+def test_cached_prompts_are_never_driven_out(tmp_path: Path, concurrency: int, temperature: float) -> None:
+    parts = load_parts(write_tiny_gguf(tmp_path / "tiny.gguf"), draft="none", threads=1)
+    prompts = [prompt(f"p{number}", f"{number} {'words ' * 20}", follow_ups=("more",)) for number in range(4)]
+    filled = FilledCell(cell=Cell(load=ClosedLoop(concurrency)), prompts=tuple(prompts), usual_tokens=100)
+    settings = BenchSettings(
+        sides=("none",), cells=(filled.cell,), max_tokens=24, ignore_eos=True, temperature=temperature,
+        cached_prompts=True,
+    )  # fmt: skip
+    (made,) = make_engine_sides({"none": parts}, [filled], settings, Clock())
+    engine = made._engine
+    rows = []
+    for _ in range(3):
+        before = engine.statistics.rows
+        for group in filled.groups().values():
+            answers = made.answer(
+                Feed(group, filled.cell.load), lambda ask: settings.params(ask.name), (), lambda: False, lambda: None
+            )
+            assert answers is not None
+            made.time_passes(concurrency, 100)
+        rows.append(engine.statistics.rows - before)
+    num_requests = 2 * max(4, 2 * concurrency)  # each with its follow-up
+    assert rows[1] == rows[2] <= num_requests * (16 + 24) < rows[0]  # a page is not shared if it holds the last token
+    assert engine.statistics.preemptions == 0
 
 
 def test_texts_without_a_template_are_joined() -> None:

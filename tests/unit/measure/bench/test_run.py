@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,26 @@ def test_every_side_warms_up_in_each_cell_and_times_passes_before_each_turn(
     assert Counter(call for call in calls if call.startswith("time")) == {
         f"time {side} {batch} 74": turns for side in settings.sides for batch, turns in ((1, 4), (4, 2))
     }
+
+
+def test_every_prompt_is_read_beforehand_if_prompts_are_cached(
+    settings: BenchSettings, filled: list[FilledCell]
+) -> None:
+    asked: list[list[str]] = []
+
+    class NotingSide(ScriptedSide):
+        def answer(self, feed: Feed, *arguments: Any) -> Answers | None:
+            answers = super().answer(feed, *arguments)
+            assert answers is not None
+            asked.append([request.name for request in answers.requests])
+            return answers
+
+    cached = replace(settings, cached_prompts=True, sides=("none",), repeats=1)
+    Bench([NotingSide("none", [])], filled, cached, Journal(None, {})).run()
+    names = ["code-0", "code-1", "maths-0", "maths-1"]
+    assert sorted(asked[0]) == names  # one at a time, of both groups
+    assert sorted(asked[3]) == names  # four at a time, each once though it will come twice
+    assert len(asked[4]) == 8
 
 
 def test_all_sides_write_with_the_same_seeds(settings: BenchSettings, filled: list[FilledCell]) -> None:
