@@ -114,7 +114,7 @@ class Sides:
 
 
 def race_singly(sides: Sides, prompts: Sequence[Prompt], race: Race, advance: Advance) -> None:
-    """Write on from prompts one at a time; timed from the first new token to the last.
+    """Write on from prompts one at a time; timed is what comes after the prompt.
 
     The peer writes as many tokens as the plain engine, whatever they are. Own engines take turns in going first.
     """
@@ -125,11 +125,15 @@ def race_singly(sides: Sides, prompts: Sequence[Prompt], race: Race, advance: Ad
                 name: engine.generate(prompt.token_ids, params) for name, engine in _in_turn(sides, number + place)
             }
             sides.identity.compare(f"{prompt.id}, auto", written[PLAIN].token_ids, written[AUTO].token_ids)
-            seconds = {name: completion.generation_s for name, completion in written.items()}
             num_tokens = len(written[PLAIN].token_ids)
-            if sides.peer is not None and num_tokens > 1:
-                seconds[PEER] = _peer_seconds(sides.peer, prompt, num_tokens)
-            race.turns.append(Turn(round=number, name=prompt.id, num_tokens=num_tokens - 1, seconds=seconds))
+            num_timed, seconds = 0, {}
+            # a text that is there after one round tells no speed
+            if all(completion.tokens_per_s for completion in written.values()):
+                num_timed = num_tokens - 1
+                seconds = {name: num_timed / completion.tokens_per_s for name, completion in written.items()}
+                if sides.peer is not None:
+                    seconds[PEER] = _peer_seconds(sides.peer, prompt, num_tokens)
+            race.turns.append(Turn(round=number, name=prompt.id, num_tokens=num_timed, seconds=seconds))
             advance()
 
 

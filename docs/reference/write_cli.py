@@ -16,14 +16,14 @@ _HEAD = """# The command line
 <!-- Written by docs/reference/write_cli.py from --help; do not edit. -->
 
 Results go to stdout, progress and accounts to stderr; `--json` prints one JSON document on stdout's last line and
-nothing else (`chat`: one a turn). The exit status is 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C; `check`
-has one more, 3. A failure is one line on stderr; `HEADSTART_DEBUG=1` adds where it arose. `NO_COLOR=1` turns colours
-off. `HEADSTART_ISA` names the instruction set to compute with (`amx`, `avx512vnni`, `avx2` or `portable`; the best one
-by default).
+nothing else (`chat`: one a turn). The exit status is 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C, 141 if
+nobody reads stdout any more; `check` has one more, 3. A failure is one line on stderr; `HEADSTART_DEBUG=1` adds where
+it arose. `NO_COLOR=1` turns colours off. `HEADSTART_ISA` names the instruction set to compute with (`amx`,
+`avx512vnni`, `avx2` or `portable`; the best one by default).
 
-Every flag can also be set by an environment variable (`--max-tokens 64` by `HEADSTART_MAX_TOKENS=64`), and where there
-is `--config`, in a TOML file that it or `HEADSTART_CONFIG` names. A flag wins over the environment, the environment
-over the file:
+Every flag can also be set by an environment variable (`--max-tokens 64` by `HEADSTART_MAX_TOKENS=64`, several values
+as a JSON list: `HEADSTART_STOP='["###", "User:"]'`), and where there is `--config`, in a TOML file that it or
+`HEADSTART_CONFIG` names. A flag wins over the environment, the environment over the file:
 
 ```toml
 [generate]

@@ -241,7 +241,8 @@ class Completion:
         drafted_by_drafter: nodes that were given rows, by the name of who guessed them; of several that guessed the
             same, the one that was asked first.
         accepted_by_drafter: kept nodes, likewise.
-        generation_s: seconds from the end of the prompt to the last token.
+        first_round_tokens: tokens of the pass that ended the prompt: one, and guesses that it checked.
+        generation_s: seconds from that pass to the last token.
         prefill_s: seconds from admission to the first token.
         drafter: the name of what proposed; several are joined by "+".
         verification: the name of the rule by which drafts were judged: "choice",
@@ -261,6 +262,7 @@ class Completion:
     accepted_by_depth: tuple[int, ...]
     drafted_by_depth: tuple[int, ...]
     reached_by_depth: tuple[int, ...]
+    first_round_tokens: int
     generation_s: float
     prefill_s: float
     drafter: str
@@ -276,5 +278,8 @@ class Completion:
 
     @property
     def tokens_per_s(self) -> float:
-        """Tokens after the first, over the time since the first."""
-        return (len(self.token_ids) - 1) / self.generation_s if self.generation_s > 0 else 0.0
+        """Tokens after the first round, over the time since then; 0 if there are none.
+
+        What guesses brought in the first round came while the prompt was read, and would seem to take no time.
+        """
+        return (len(self.token_ids) - self.first_round_tokens) / self.generation_s if self.generation_s > 0 else 0.0

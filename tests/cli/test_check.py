@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headstart import Engine
 from headstart.checkpoint import open_checkpoint
 from headstart.engine import verification
 from headstart.measure.check import verify_document
@@ -41,6 +42,9 @@ def test_this_engine_is_exact_and_gets_a_certificate(tiny_model: str, prompts: P
     assert document["model"]["model"]["digest"]
     assert document["prompts"]["num"] == 2
     assert document["settings"]["batches"] == [2]
+    assert [(side["draft"], side["threads"]) for side in document["sides"]] == [
+        (draft, threads) for threads in (1, 2) for draft in ("none", "lookup", f"model:{tiny_model}")
+    ]
     assert json.loads(certificate.read_text()) == document
     verify_document(document)
 
@@ -54,6 +58,31 @@ def test_a_key_for_servers_in_the_environment_is_none_of_a_models_business(
     )
     assert outcome.status == 0, outcome.err
     assert "secret" not in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("drafts", "said"),
+    [("none, lookup,heds", "'heds'"), ("none,heads", "draft = 'heads'"), ("model:no.gguf", "no.gguf")],
+)
+def test_a_drafter_that_cannot_be_had_is_refused_before_any_is_checked(
+    tiny_model: str, monkeypatch: pytest.MonkeyPatch, drafts: str, said: str
+) -> None:
+    monkeypatch.setattr(Engine, "step", None)  # nothing is written
+    outcome = run_command("check", tiny_model, "--draft", drafts, *SMALL)
+    assert outcome.status in {1, 2}
+    (line,) = outcome.err.splitlines()
+    assert said in line
+
+
+def test_a_certificate_names_the_heads_of_each_side(tiny_model: str, tiny_heads: Path, prompts: Path) -> None:
+    outcome = run_command(
+        "check", tiny_model, "--draft", f"heads:{tiny_heads}, none", "--threads", "1", "--batch", "1",
+        "--prompts", prompts, *SMALL, "--json",
+    )  # fmt: skip
+    with_heads, without = outcome.document["sides"]
+    assert with_heads["heads"]["path"] == str(tiny_heads)
+    assert with_heads["heads"]["digest"]
+    assert (without["draft"], without["heads"]) == ("none", None)
 
 
 def test_a_broken_engine_is_told_and_the_exit_status_is_one(
@@ -119,7 +148,10 @@ def test_a_server_is_held_to_another(prompts: Path, fault: ServerFault | None, s
         (("m.gguf", "--url", "http://localhost:1/v1", "--batch", "2"), "--batch is the server's"),
         (("m.gguf", "--url", "http://localhost:1/v1", "--threads", "1,2"), "one number of threads"),
         (("--url", "http://localhost:1/v1", "--url-plain", "http://localhost:2/v1", "--threads", "1"), "server's"),
+        (("--url", "http://localhost:1/v1", "--url-plain", "http://localhost:2/v1", "--weights", "f32"), "server's"),
         (("m.gguf", "--samples", "3"), "--samples has no effect"),
+        (("m.gguf", "--out", "no-such-folder/certificate.json"), "a folder that is there"),
+        (("m.gguf", "--out", "."), "name a file"),
         (("m.gguf", "--url-plain", "http://localhost:1/v1"), "no effect without --url"),
         (("m.gguf", "--limit", "0"), "--limit 0"),
     ],

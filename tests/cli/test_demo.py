@@ -16,8 +16,8 @@ from headstart.testing.command_line import run_command
 
 COMPLETION = Completion(
     text="abc", token_ids=(1, 2, 3, 4, 5), finish_reason="length", prompt_tokens=2, seed=0, rounds=5, drafted=0,
-    accepted=0, accepted_by_depth=(), drafted_by_depth=(), reached_by_depth=(), generation_s=2.0, prefill_s=0.1,
-    drafter="none",
+    accepted=0, accepted_by_depth=(), drafted_by_depth=(), reached_by_depth=(), first_round_tokens=1,
+    generation_s=2.0, prefill_s=0.1, drafter="none",
 )  # fmt: skip
 
 

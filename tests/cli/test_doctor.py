@@ -8,7 +8,6 @@ import pytest
 from headstart.checkpoint.safetensors import read_safetensors, read_safetensors_header
 from headstart.checkpoint.safetensors_writing import write_safetensors
 from headstart.testing.command_line import run_command
-from headstart.testing.tiny_heads import write_tiny_heads
 
 
 def altered(path: Path, copy: Path, **changes: object) -> Path:
@@ -19,11 +18,6 @@ def altered(path: Path, copy: Path, **changes: object) -> Path:
         document[name] = {**document[name], **value} if isinstance(value, dict) else value
     write_safetensors(copy, read_safetensors(path).values(), {"headstart": json.dumps(document)})
     return copy
-
-
-@pytest.fixture(scope="module")
-def tiny_heads(tiny_model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_heads(tmp_path_factory.mktemp("heads") / "tiny.heads.safetensors", tiny_model)
 
 
 def test_heads_that_promise_nothing_are_healthy(tiny_model: str, tiny_heads: Path) -> None:
@@ -80,6 +74,16 @@ def test_heads_beside_the_model_are_examined_though_they_are_refused(tiny_model:
         beside.unlink()
     assert outcome.status == 1
     assert str(beside) in outcome.err
+
+
+def test_a_frame_may_say_a_new_line_in_two_characters(tiny_model: str, tiny_heads: Path) -> None:
+    reports = [
+        run_command(
+            "doctor", tiny_model, "--draft", f"heads:{tiny_heads}", "--threads", "1", "--frame", frame, "--json"
+        ).document["diagnosis"]
+        for frame in (r"Q: {}\nA:", "Q: {}\nA:", "Q: {} A:")
+    ]
+    assert reports[0] == reports[1] != reports[2]
 
 
 def test_a_frame_may_have_other_braces(tiny_model: str, tiny_heads: Path) -> None:

@@ -63,6 +63,17 @@ def test_without_torch_it_says_what_to_install(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_torch_without_the_optimiser_is_told_before_hours_are_spent(
+    tiny_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.delattr(torch.optim, "Muon")
+    outcome = graft(tiny_model, tmp_path / "run")
+    assert outcome.status == 1
+    assert "in PyTorch 2.9 or later" in outcome.err
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -76,6 +87,7 @@ def test_without_torch_it_says_what_to_install(
         (("--text-of", "there", "--prompts", "here"), "have no effect"),
         (("--text-of", "there", "--text-tokens", "9"), "have no effect"),
         (("--minuts", "3"), "--minutes"),
+        (("--threads", "0"), "threads = 0"),
     ],
 )
 def test_wrong_usage_is_refused_before_anything_is_loaded(

@@ -4,6 +4,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headstart.cli.graft_joint_flags import JointFlags
@@ -26,7 +27,9 @@ def test_the_defaults_are_the_librarys_and_are_told_as_such() -> None:
         if field.name == "joint":
             continue
         flag = f"--{field.name.replace('_', '-')}"
-        assert f"By default {getattr(config, field.name):.5f}".rstrip("0.") in help_text.split(flag, 1)[1], flag
+        own_help = help_text.split(f" {flag} FLOAT", 1)[1].split(" FLOAT ", 1)[0]
+        value = np.format_float_positional(getattr(config, field.name), trim="-")
+        assert f"By default {value}." in own_help, flag
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(JointFlags) if field.name != "joint"])

@@ -29,6 +29,24 @@ def test_flag_before_environment_before_file(tiny_model: str, settings: Path, mo
     assert run_command("generate", tiny_model, "abc", "--json").document["sampling"]["stop"] == ["§", "¶"]
 
 
+@pytest.mark.parametrize(
+    ("value", "stops"),
+    [
+        ("User: x", ["User: x"]),
+        ('["a b", "c"]', ["a b", "c"]),
+        ("[x", ["[x"]),
+        ("3", ["3"]),
+        ('{"a": 1}', ['{"a": 1}']),
+    ],
+)
+def test_a_variable_is_one_value_unless_it_is_a_list(
+    tiny_model: str, monkeypatch: pytest.MonkeyPatch, value: str, stops: list[str]
+) -> None:
+    monkeypatch.setenv("HEADSTART_STOP", value)
+    outcome = run_command("generate", tiny_model, "abc", "--max-tokens", "3", "--json")
+    assert outcome.document["sampling"]["stop"] == stops
+
+
 def test_other_verbs_tables_do_not_count(tiny_model: str, settings: Path) -> None:
     settings.write_text("[chat]\nmax_tokens = 3\n")
     assert _num_written(tiny_model, "--config", settings, "--ignore-eos") == 256

@@ -114,6 +114,20 @@ def test_wrong_usage_is_refused_before_anything_is_made(
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.parametrize("name", ["model.safetensors.index.json", "config.json", "model-00001-of-00002.safetensors"])
+def test_a_model_that_no_run_has_written_is_not_replaced(
+    run_file: Path, tmp_path: Path, trains: None, name: str
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / name).write_text("someone's work")
+    outcome = train(run_file, model)
+    assert outcome.status == 2
+    assert "holds a model that no run has written there" in outcome.err
+    assert [path.name for path in model.iterdir()] == [name]
+    assert (model / name).read_text() == "someone's work"
+
+
 def test_the_folder_must_be_named(run_file: Path) -> None:
     outcome = run_command("train", run_file)
     assert outcome.status == 2

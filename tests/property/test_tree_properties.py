@@ -84,6 +84,18 @@ def test_prune_keeps_the_largest_total_probability(tree, keep_count):
     assert math.fsum(pruned.path_probabilities) == best
 
 
+@given(valid_trees())
+def test_of_alternatives_no_more_comes_true_than_their_parent(tree):
+    alternatives = trees.as_alternatives(tree)
+
+    assert_valid(alternatives)
+    assert all(new <= old for new, old in zip(alternatives.path_probabilities, tree.path_probabilities, strict=True))
+    for parent in range(-1, len(tree)):
+        path = alternatives.path_probabilities[parent] if parent >= 0 else 1.0
+        siblings = [node for node, other in enumerate(tree.parents) if other == parent]
+        assert math.fsum(alternatives.path_probabilities[node] for node in siblings) <= path * (1 + 1e-12)
+
+
 @given(valid_trees(), st.integers(0, 10), st.integers(0, 10))
 def test_pruning_in_steps_is_pruning_at_once(tree, first, second):
     assert trees.prune(trees.prune(tree, max(first, second)), min(first, second)) == trees.prune(

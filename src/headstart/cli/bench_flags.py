@@ -193,13 +193,18 @@ def read_sides(text: str) -> tuple[str, ...]:
     Raises:
         ConfigError: there is no side to compare with the plain one.
     """
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    names = split_names(text)
     others = tuple(name for name in names if name != "none")
     if not others:
         raise ConfigError(
             f"--draft {text!r}: name a drafter to compare with plain decoding, such as none,lookup,heads."
         )
     return ("none", *others)
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Names with commas between, and blanks where anyone likes them."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _numbers(flag: str, text: str | None, kind: Callable[[str], Number]) -> list[Number]:

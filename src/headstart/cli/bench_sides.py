@@ -12,9 +12,9 @@ from typing import Any
 from headstart import __version__
 from headstart.checkpoint import open_checkpoint
 from headstart.cli.bench_flags import ServerFlags
-from headstart.cli.opening import model_source
+from headstart.cli.opening import draft_source, model_source
 from headstart.cli.progress import progress_bar
-from headstart.engine.loading import EngineParts, load_parts
+from headstart.engine.loading import EngineParts, load_parts, require_drafter
 from headstart.measure.bench import (
     BenchSettings,
     Clock,
@@ -65,7 +65,10 @@ def open_sides(
         HeadstartError: something cannot be loaded, or does not fit.
     """
     source = model_source(model)
-    tokenizer = open_checkpoint(source).tokenizer()
+    checkpoint = open_checkpoint(source)
+    for name in settings.sides:
+        require_drafter(checkpoint, draft_source(name))
+    tokenizer = checkpoint.tokenizer()
     encode = encode_with(tokenizer, has_template=tokenizer.chat_template is not None)
     # before the weights: what does not fit should not wait for them
     filled = fill_cells(settings.cells, prompts, lambda prompt: len(encode(Ask(prompt=prompt))), seed)
@@ -136,11 +139,10 @@ def _conditions(filled: Sequence[FilledCell]) -> dict[str, Any]:
 
 
 def _load(source: str, name: str, threads: int | None, weights: str) -> EngineParts:
-    kind, separator, draft_name = name.partition(":")
     with progress_bar(f"Loading {Path(source).name} for {name}") as show:
         parts = load_parts(
             source,
-            draft=f"{kind}{separator}{model_source(draft_name)}",
+            draft=draft_source(name),
             threads=threads,
             weights=weights,
             progress=show,

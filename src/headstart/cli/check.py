@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -39,9 +38,6 @@ def check(
     model: ModelName | None = None,
     /,
     *,
-    weights: Annotated[
-        str, Parameter(help="Compute with the file's own formats (stored), or convert: f32, bf16, int8, int8-row.")
-    ] = "stored",
     engine: EngineCheckFlags = _ENGINE,
     servers: ServerFlags = _SERVERS,
     samples: ServerCheckFlags = _SAMPLES,
@@ -57,6 +53,7 @@ def check(
     but the server says that it drafted nothing.
     """
     _refuse_what_does_not_fit(model, engine, servers, samples)
+    flags.require_place()
     prompts = flags.read_prompts()
 
     # late: they bring numpy and the native module, which --help can do without
@@ -64,16 +61,18 @@ def check(
 
     if servers.url is None:
         assert model is not None
-        certificate = _check_engine(model, weights, engine, flags, prompts)
+        certificate = _check_engine(model, engine, flags, prompts)
     else:
-        certificate = _check_server(model, weights, servers, engine, samples, flags, prompts)
+        certificate = _check_server(model, servers, engine, samples, flags, prompts)
     document = certificate.to_json()
-    if flags.out is not None:
-        flags.out.write_text(json_module.dumps(document, indent=2) + "\n", encoding="utf-8")
     if json:
         print_json(document)
     else:
-        _print_account(certificate, flags.out)
+        _print_account(certificate)
+    if flags.out is not None:
+        flags.out.write_text(json_module.dumps(document, indent=2) + "\n", encoding="utf-8")
+        if not json:
+            print(f"The certificate is in {flags.out}.", file=sys.stderr)
     return _STATUS[certificate.verdict]
 
 
@@ -99,34 +98,40 @@ def _refuse_what_does_not_fit(
         raise ConfigError("Hold a server to one thing: a model file, --url-plain or --plain-fields.")
 
 
-def _check_engine(
-    model: str, weights: str, engine: EngineCheckFlags, flags: CheckFlags, prompts: list[Prompt]
-) -> Certificate:
+def _check_engine(model: str, engine: EngineCheckFlags, flags: CheckFlags, prompts: list[Prompt]) -> Certificate:
     from headstart.checkpoint import open_checkpoint
     from headstart.cli.flags import EngineFlags
-    from headstart.cli.opening import model_source, open_model
+    from headstart.cli.opening import draft_source, model_source, open_model
     from headstart.cli.progress import progress_bar
+    from headstart.engine.loading import require_drafter
     from headstart.measure.check import check_engine
 
     config = engine.to_config(flags)
-    ids = _encode(prompts, open_checkpoint(model_source(model)).tokenizer())
+    checkpoint = open_checkpoint(model_source(model))
+    for draft in config.drafts:
+        require_drafter(checkpoint, draft_source(draft))
+    ids = _encode(prompts, checkpoint.tokenizer())
     opened: list[OpenedModel] = []
+    sides: list[dict[str, Any]] = []
 
     def open_side(draft: str, threads: int | None) -> MakeEngine:
         if opened:
             opened.clear()  # first: two may not fit into memory
-        opened.append(open_model(model, EngineFlags(draft=draft, threads=threads, weights=weights)))
+        opened.append(open_model(model, EngineFlags(draft=draft, threads=threads, weights=engine.weights or "stored")))
+        document = _model_document(opened[0])
+        sides.append({"draft": draft, "threads": document["threads"], "heads": document["heads"]})
         return opened[0].parts.make_engine
 
     with progress_bar("Checking") as show:
         findings = check_engine(open_side, ids, config, show)
-    context = {"model": _model_document(opened[0]), "settings": config.to_json()}
+    about = {name: value for name, value in _model_document(opened[0]).items() if name not in sides[0]}
+    # the first is the one that all are compared with
+    context = {"model": about, "sides": sides[1:], "settings": config.to_json()}
     return _certificate(model, findings, context, ids)
 
 
 def _check_server(
     model: str | None,
-    weights: str,
     servers: ServerFlags,
     engine: EngineCheckFlags,
     samples: ServerCheckFlags,
@@ -154,7 +159,7 @@ def _check_server(
         context["held_to"] = {"server": plain.url, "fields": servers.plain_extra()}
     else:
         (threads,) = engine.to_config(flags).threads[:1]
-        opened = open_model(model, EngineFlags(draft="none", threads=threads, weights=weights))
+        opened = open_model(model, EngineFlags(draft="none", threads=threads, weights=engine.weights or "stored"))
         asked = _encode(prompts, opened.parts.tokenizer)
         probes = [opened.parts.tokenizer.encode(text) for text in texts]
         config = samples.to_config(
@@ -217,10 +222,8 @@ def _model_document(opened: OpenedModel) -> dict[str, Any]:
     }
 
 
-def _print_account(certificate: Certificate, path: Path | None) -> None:
+def _print_account(certificate: Certificate) -> None:
     for finding in certificate.findings:
         told = finding.untested or "; ".join(fault.kind for fault in finding.faults)
         print(f"{finding.outcome:10}  {finding.test}{': ' if told else ''}{told}")
     print(certificate.sentence)
-    if path is not None:
-        print(f"The certificate is in {path}.", file=sys.stderr)

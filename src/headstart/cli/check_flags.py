@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from headstart.cli.bench_flags import split_names
 from headstart.cli.settings import SettingsFile
 from headstart.errors import ConfigError
 
@@ -47,6 +48,15 @@ class CheckFlags:
         prompts = shipped_prompts() if self.prompts is None else read_prompts(self.prompts)
         return take_evenly(prompts, self.limit)
 
+    def require_place(self) -> None:
+        """Refuse a place for the certificate that cannot be had, before the hour that it takes to earn it.
+
+        Raises:
+            ConfigError: its folder is not there, or it is a folder itself.
+        """
+        if self.out is not None and (self.out.is_dir() or not self.out.absolute().parent.is_dir()):
+            raise ConfigError(f"--out {self.out}: name a file in a folder that is there.")
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +78,13 @@ class EngineCheckFlags:
         ),
     ] = None
 
+    weights: Annotated[
+        str | None,
+        Parameter(
+            help="Compute with the file's own formats (stored, the default), or convert: f32, bf16, int8, int8-row."
+        ),
+    ] = None
+
     def to_config(self, flags: CheckFlags) -> EngineCheckConfig:
         """The same as the check takes it.
 
@@ -78,7 +95,7 @@ class EngineCheckFlags:
 
         usual = EngineCheckConfig()
         return EngineCheckConfig(
-            drafts=usual.drafts if self.draft is None else tuple(filter(None, self.draft.split(","))),
+            drafts=usual.drafts if self.draft is None else split_names(self.draft),
             batches=usual.batches if self.batch is None else _numbers("--batch", self.batch),
             threads=usual.threads if self.threads is None else _numbers("--threads", self.threads),
             max_tokens=flags.max_tokens,
@@ -94,7 +111,7 @@ class EngineCheckFlags:
         Raises:
             ConfigError: there is such a flag.
         """
-        for name in ("draft", "batch", *(() if has_model else ("threads",))):
+        for name in ("draft", "batch", *(() if has_model else ("threads", "weights"))):
             if getattr(self, name) is not None:
                 raise ConfigError(f"--{name} is the server's own affair with --url. Leave it out.")
         if self.threads is not None and len(_numbers("--threads", self.threads)) > 1:

@@ -29,7 +29,10 @@ def doctor(
     tokens: Annotated[int, Parameter(help="Tokens that the model writes to judge by; more find smaller faults.")] = 384,
     frame: Annotated[
         str | None,
-        Parameter(help="How the model is asked, with {} for the question; by default by its own chat template."),
+        Parameter(
+            help="How the model is asked, with {} for the question and \\n for a new line; by default by its own chat "
+            "template."
+        ),
     ] = None,
     threads: Annotated[
         int | None, Parameter(help="CPU threads; by default as many as the process may use at once.")
@@ -52,10 +55,11 @@ def doctor(
     from headstart.measure.doctor import examine
 
     _check_draft(draft)
+    asked = None if frame is None else frame.replace("\\n", "\n")  # in quotes a shell leaves both characters
     checkpoint = open_checkpoint(model_source(model))
     path = _heads_path(draft, checkpoint)
     with progress_bar(f"Examining {path.name}") as show:
-        report = examine(checkpoint, path, num_tokens=tokens, threads=threads, frame=frame, show=show)
+        report = examine(checkpoint, path, num_tokens=tokens, threads=threads, frame=asked, show=show)
     if json:
         print_json({"model": model, "heads": str(path), **report.to_json()})
     else:

@@ -24,7 +24,7 @@ from headstart.cli.help import HelpText
 from headstart.cli.inspect import inspect
 from headstart.cli.mistyped import refuse_mistyped_flags
 from headstart.cli.plan import plan
-from headstart.cli.settings import settings_sources
+from headstart.cli.settings import settings_sources, split_variable
 from headstart.cli.terminal import printable
 from headstart.cli.train import train
 from headstart.errors import ConfigError, HeadstartError
@@ -53,7 +53,7 @@ def make_app() -> App:
         version=__version__,
         help_format="plaintext",
         help_formatter=HelpText(),
-        default_parameter=Parameter(negative=()),
+        default_parameter=Parameter(negative=(), env_var_split=split_variable),
         exit_on_error=False,
         print_error=False,
         suppress_keyboard_interrupt=False,

@@ -59,11 +59,10 @@ def open_model(name: str, flags: EngineFlags) -> OpenedModel:
         HeadstartError: as `load_parts`, and if the packaged model is not installed.
     """
     started = time.perf_counter()
-    kind, separator, draft_name = flags.draft.partition(":")
     with progress_bar(f"Loading {Path(name).name}") as show:
         parts = load_parts(
             model_source(name),
-            draft=f"{kind}{separator}{model_source(draft_name)}",
+            draft=draft_source(flags.draft),
             threads=flags.threads,
             weights=flags.weights,
             progress=show,
@@ -71,6 +70,12 @@ def open_model(name: str, flags: EngineFlags) -> OpenedModel:
     for note in parts.heads.notes if parts.heads is not None else ():
         print(f"note: {note}", file=sys.stderr, flush=True)
     return OpenedModel(name=name, parts=parts, flags=flags, load_s=time.perf_counter() - started)
+
+
+def draft_source(draft: str) -> str:
+    """What `load_parts` takes for a drafter that the user gave."""
+    kind, separator, name = draft.partition(":")
+    return f"{kind}{separator}{model_source(name)}"
 
 
 def model_source(name: str) -> str:

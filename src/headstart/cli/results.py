@@ -98,7 +98,12 @@ def machine_document(opened: OpenedModel) -> dict[str, object]:
 def _heads_document(heads: FittedHeads | None) -> dict[str, object] | None:
     if heads is None:
         return None
-    return {"path": str(heads.file.path), "kind": heads.config.kind, "notes": heads.notes}
+    return {
+        "path": str(heads.file.path),
+        "digest": heads.file.digest(),
+        "kind": heads.config.kind,
+        "notes": heads.notes,
+    }
 
 
 def print_summary(completion: Completion, params: SamplingParams) -> None:

@@ -1,6 +1,6 @@
 """Flags from elsewhere: environment variables and a TOML file, in this order after the command line.
 
-`HEADSTART_MAX_TOKENS=64` is `--max-tokens 64`. The file, named by `--config`
+`HEADSTART_MAX_TOKENS=64` is `--max-tokens 64`; several values are a JSON list of texts. The file, named by `--config`
 or `HEADSTART_CONFIG`, has a table for each verb:
 
     [generate]
@@ -14,6 +14,7 @@ an error: a setting that is silently ignored is worse than none.
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,21 @@ SettingsFile = Annotated[
     Path | None, Parameter(help="TOML file with flags, in a table for each verb. HEADSTART_CONFIG names it too.")
 ]
 """The flag `--config` of a verb."""
+
+
+def split_variable(type_: Any, value: str, *, delimiter: str | None = None) -> list[str]:
+    """The values in an environment variable, as cyclopts asks for them: one, unless it is a JSON list of texts.
+
+    Example:
+        >>> split_variable(list[str], "User: "), split_variable(list[str], '["a", "b"]')
+        (['User: '], ['a', 'b'])
+    """
+    try:
+        values = json.loads(value)
+    except ValueError:
+        return [value]
+    is_list = isinstance(values, list) and all(isinstance(each, str) for each in values)
+    return values if is_list else [value]
 
 
 def settings_sources(verbs: Sequence[str]) -> tuple[ConfigSource, ...]:

@@ -14,7 +14,7 @@ def require_torch(what: str) -> None:
         what: begins the sentence, such as "Heads are trained".
 
     Raises:
-        UnsupportedError: it is not installed.
+        UnsupportedError: it is not installed, or too old.
     """
     try:
         import safetensors
@@ -26,4 +26,9 @@ def require_torch(what: str) -> None:
             f"{what} in PyTorch, and {error.name} is not installed. Install what training needs: "
             "pip install 'headstart[train]'. To draft with heads that are trained, nothing is needed."
         ) from None
-    del safetensors, torch
+    if not hasattr(torch.optim, "Muon"):
+        raise UnsupportedError(
+            f"{what} in PyTorch 2.9 or later, and {torch.__version__} is installed. Install what training needs: "
+            "pip install 'headstart[train]'."
+        )
+    del safetensors

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from headstart.records import Tree
 
@@ -135,6 +136,25 @@ def merge(trees: Sequence[Tree]) -> Tree:
                 path_probabilities[node] = max(path_probabilities[node], probability)
             placed.append(node)
     return Tree(tuple(tokens), tuple(parents), tuple(path_probabilities))
+
+
+def as_alternatives(tree: Tree) -> Tree:
+    """The same nodes, with probabilities of which at most one child of each parent comes true.
+
+    Drafters that guess differently may both be sure. The likeliest is believed, and others share what it leaves.
+    """
+    of_parent: dict[int, list[int]] = {}
+    for node, parent in enumerate(tree.parents):
+        of_parent.setdefault(parent, []).append(node)
+    path = [*tree.path_probabilities]
+    # parents stand before their children, and so do their entries
+    for parent, siblings in of_parent.items():
+        before, left = (tree.path_probabilities[parent], path[parent]) if parent >= 0 else (1.0, 1.0)
+        scale = left / before if before > 0.0 else 0.0
+        for node in sorted(siblings, key=lambda node: -tree.path_probabilities[node]):
+            path[node] = min(tree.path_probabilities[node] * scale, left)
+            left = max(left - path[node], 0.0)
+    return replace(tree, path_probabilities=tuple(path))
 
 
 def origins(tree: Tree, sources: Sequence[Tree]) -> list[int]:

@@ -26,8 +26,9 @@ shared page is never written and never needs a copy.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+import itertools
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,10 @@ from headstart.runtime.protocol import PAGE_TOKENS
 DEFAULT_CACHE_BYTES = 1 << 29
 
 _ROOT_KEY = 0
+
+# of all caches together: a drafter that goes from one engine to the next must not take its pages for those it knew
+_stamps = itertools.count(1)
+
 _IndexEntry = tuple[int, tuple[int, ...]]
 
 
@@ -69,8 +74,8 @@ class PageTable:
     """The pages of one sequence. Only `PageAccounts` changes it.
 
     Attributes:
-        stamps: of each page, the number it was given when it was last taken from the free ones. What was stored
-            under a page is there as long as its stamp is the same.
+        stamps: of each page, the number it was given when it was last taken from the free ones; no other page has it,
+            in any cache. What was stored under a page is there as long as its stamp is the same.
         committed: slots, from the first, whose content is final.
         num_shared: slots that came from the prefix index when it was opened.
     """
@@ -117,7 +122,6 @@ class PageAccounts:
         self._free: deque[int] = deque(range(num_pages))
         self._references = [0] * num_pages
         self._stamps = [0] * num_pages
-        self._num_taken = 0
         self._tables: set[PageTable] = set()
         self._next_key = _ROOT_KEY + 1
         self._index: dict[_IndexEntry, int] = {}  # -> page
@@ -208,6 +212,11 @@ class PageAccounts:
             del table.stamps[keep:]
             table.refresh(keep)
 
+    def num_freed_by(self, tables: Iterable[PageTable]) -> int:
+        """Pages that would become available if these tables were closed."""
+        held = Counter(page for table in tables for page in table.pages)
+        return sum(self._references[page] == count for page, count in held.items())
+
     def close(self, table: PageTable) -> None:
         """Forget a sequence; its published pages stay cached until they are needed."""
         self._tables.remove(table)
@@ -293,8 +302,7 @@ class PageAccounts:
             self._free.append(page)
         page = self._free.popleft()
         self._references[page] = 1
-        self._num_taken += 1
-        self._stamps[page] = self._num_taken
+        self._stamps[page] = next(_stamps)
         return page
 
     def _acquire(self, page: int) -> None:

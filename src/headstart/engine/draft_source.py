@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from headstart.decoding.cost_curve import CostCurve
 from headstart.decoding.drafter import Drafter, DraftRequest, TrunkSlots
-from headstart.decoding.trees import merge, sanitise
+from headstart.decoding.trees import as_alternatives, merge, sanitise
 from headstart.engine.draft_config import DraftConfig
 from headstart.engine.draft_worth import Asker, DraftWorth, Limits, Plan
 from headstart.engine.sequence import Sequence
@@ -101,7 +101,7 @@ class DraftSource:
             self._proposed[asker.sequence.id] = tree
             guesses = tree if self._worth is None else self._worth.calibrate(asker, tree)
             guesses = tree if self._whole_trees else guesses
-            asker.tree = merge([asker.tree, guesses]) if asker.tree.tokens else guesses
+            asker.tree = as_alternatives(merge([asker.tree, guesses])) if asker.tree.tokens else guesses
         spent = time.perf_counter() - started
         self.seconds += spent
         if self._worth is not None:

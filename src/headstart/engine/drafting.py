@@ -109,6 +109,8 @@ class Drafting:
             most = min(self._config.max_nodes, (max_rows - self._fixed_rows) // len(trees))
             return [prune(tree, most) for tree in trees]  # one drafter alone keeps to that by itself
         assert self._cost is not None
+        # each drafter keeps to the bound, all of them together need not
+        trees = [prune(tree, self._config.max_nodes) for tree in trees]
         return allocate(trees, self._fixed_rows, self._cost, max_rows)
 
     def tell(self, round_: Round, kept_nodes: SequenceABC[int], token_ids: SequenceABC[int]) -> None:

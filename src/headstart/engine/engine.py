@@ -91,14 +91,15 @@ class Engine:
         draft_config = DraftConfig(policy=policy, max_nodes=max_nodes, max_depth=max_depth)
         scheduler_config = SchedulerConfig(max_batch=max_batch, max_rows=max_rows, prefill_chunk=prefill_chunk)
         num_pages = choose_num_pages(cache_tokens, trunk.page_bytes(), max_batch * trunk.max_context)
-        self._claim = claim_cache(trunk, num_pages)
         drafters = as_drafters(drafter)
+        self._verification = make_verification(verification, trunk, drafters)
+        # last of what can be refused: an engine that was made before loses the cache to this one
+        self._claim = claim_cache(trunk, num_pages)
         if cost_curve is None and drafters and policy == "measured":
             cost_curve = measure_cost_curve(trunk, num_pages, max_rows)
         self._trunk = trunk
         self._tokenizer = tokenizer
         self._limits = Limits(trunk.vocab_size, trunk.max_context, num_pages * PAGE_TOKENS)
-        self._verification = make_verification(verification, trunk, drafters)
         self._accounts = PageAccounts(num_pages, share_prefixes=share_prefixes)
         self._scheduler = Scheduler(self._accounts, scheduler_config)
         whole_trees = self._verification.needs_whole_trees
@@ -107,6 +108,7 @@ class Engine:
         self._ids = itertools.count()
         self._living: dict[int, SequenceState] = {}
         self._outbox = Outbox()
+        self._has_lent = False
 
     @classmethod
     def load(
@@ -226,6 +228,8 @@ class Engine:
             ConfigError: an empty prompt, or ids or parameters that cannot hold.
             CapacityError: it would not fit into the context or the cache even alone.
         """
+        if self._has_lent:
+            raise ConfigError("Pages of the cache are lent; give them back before the next request.")
         tokens, stop_rules = read_request(prompt, params, self._tokenizer, self._limits)
         seed = secrets.randbits(64) if params.seed is None else params.seed
         sequence = SequenceState(
@@ -360,11 +364,14 @@ class Engine:
             num_pages: how many.
 
         Returns:
-            Their numbers, to be written to until the context is left.
+            Their numbers, to be written to until the context is left. Until then no request is taken.
 
         Raises:
+            ConfigError: sequences live.
             CapacityError: not so many are free.
         """
+        if self._living:
+            raise ConfigError(f"Pages are lent while nothing is written, and {len(self._living)} sequences live.")
         table = self._accounts.open(())
         try:
             if not self._accounts.reserve(table, num_pages * PAGE_TOKENS):
@@ -372,8 +379,10 @@ class Engine:
                     f"{num_pages} pages are not free, only {self._accounts.num_available} of {self.num_pages}. "
                     "Wait for sequences to end, or raise cache_tokens."
                 )
+            self._has_lent = True
             yield table.array.copy()
         finally:
+            self._has_lent = False
             self._accounts.close(table)
 
     def check_integrity(self) -> None:

@@ -44,7 +44,8 @@ class HeadsDraftConfig:
 
     Attributes:
         breadth: nodes of one depth that get children at most, 1 to 64.
-        max_depth: depth at most; by default what the heads were made for.
+        max_depth: depth at most; by default what the heads can be asked for, which of an unrolled module is more than
+            it was trained for.
         min_parent_probability: the confidence below which a node gets no children, in [0, 1], by the heads' own
             count. The engine asks for more than that where a further depth would not pay.
         catch_up_rows: rows of one call over all sequences, at least 1.
@@ -171,6 +172,8 @@ class HeadsDrafter:
     def backlog(self, state: object, trunk_slots: TrunkSlots) -> int:
         """Tokens to be read before the ones that were told last."""
         text = cast(_Text, state)
+        if not self._heads.follows_text:
+            return 0
         text.check_pages(trunk_slots, self._full_pages)
         return max(0, text.num_before - text.num_run)
 
@@ -205,6 +208,8 @@ class HeadsDrafter:
     def _num_behind(self, request: DraftRequest) -> int:
         """Rows to run before guesses can be made; the root's is run anew if it has been already."""
         text, slots = _parts(request)
+        if not self._heads.follows_text:
+            return 1
         text.check_pages(slots, self._full_pages)
         return max(1, len(text.tokens) - text.num_run)
 

@@ -127,10 +127,7 @@ def load_parts(
     checkpoint = open_checkpoint(source)
     tokenizer = checkpoint.tokenizer()
     heads = _open_heads(draft, checkpoint)
-    draft_checkpoint = None
-    if draft.startswith(_MODEL):
-        draft_checkpoint = open_checkpoint(draft.removeprefix(_MODEL))
-        check_same_vocabulary(tokenizer, draft_checkpoint.tokenizer())
+    draft_checkpoint = _open_draft_model(draft, tokenizer)
     # the format's name is checked there
     format_name = cast(WeightFormat, weights)
     taps = () if heads is None else heads.config.taps
@@ -145,6 +142,21 @@ def load_parts(
         draft_checkpoint=draft_checkpoint,
         draft_trunk=None if draft_checkpoint is None else load_trunk(draft_checkpoint, threads=threads),
     )
+
+
+def require_drafter(checkpoint: Checkpoint, draft: str) -> None:
+    """Refuse a drafter that could not be loaded for a model, before any weights are.
+
+    Args:
+        checkpoint: the model's.
+        draft: one of `DRAFT_KINDS`.
+
+    Raises:
+        HeadstartError: as `load_parts`.
+    """
+    _check_kind(draft)
+    _open_heads(draft, checkpoint)
+    _open_draft_model(draft, checkpoint.tokenizer())
 
 
 def _check_kind(draft: str) -> None:
@@ -169,6 +181,14 @@ def _open_heads(draft: str, checkpoint: Checkpoint) -> FittedHeads | None:
         "ship with this package that fit. Name a file (heads:FILE), train some (headstart graft), or use draft = "
         "'auto', which does without."
     )
+
+
+def _open_draft_model(draft: str, tokenizer: Tokenizer) -> Checkpoint | None:
+    if not draft.startswith(_MODEL):
+        return None
+    checkpoint = open_checkpoint(draft.removeprefix(_MODEL))
+    check_same_vocabulary(tokenizer, checkpoint.tokenizer())
+    return checkpoint
 
 
 def _load_heads(trunk: NativeTrunk, checkpoint: Checkpoint, heads: FittedHeads) -> NativeHeads:

@@ -17,7 +17,7 @@ from typing import cast
 import numpy as np
 
 from headstart.decoding.drafter import DraftRequest, Draws, TrunkSlots
-from headstart.engine.cache import PageAccounts, choose_num_pages
+from headstart.engine.cache import PageAccounts, PageTable, choose_num_pages, num_pages_for
 from headstart.engine.cache_claim import check_claim, claim_cache
 from headstart.engine.draft_state import DraftState
 from headstart.engine.guessing import CoupledGuessing, DrawnGuessing, Guessing
@@ -154,9 +154,9 @@ class ModelDrafter:
         """A tree for each that is caught up: a chain, and what stands beside it."""
         check_claim(self._trunk, self._claim)
         states = [cast(DraftState, request.state) for request in requests]
-        asking = [(state, request) for state, request in zip(states, requests, strict=True) if self._can_follow(state)]
-        for state, _ in asking:
-            self._hold(state)
+        asking = self._hold_those_that_fit(
+            [(state, request) for state, request in zip(states, requests, strict=True) if self._can_follow(state)]
+        )
         parts = self._behind(asking) + self._growing(asking)
         while parts := self._reserve(parts, asking):
             self._run(parts)
@@ -229,13 +229,29 @@ class ModelDrafter:
         for (state, _), guess in zip(ended, guesses, strict=True):
             state.guesses.append(guess)
 
-    def _hold(self, state: DraftState) -> None:
-        """Give a sequence a page table, and note that it is in use."""
-        if state.pages is None:
-            state.pages = self._accounts.open(state.tokens)
-            state.num_run = state.pages.committed
-        self._holders.pop(state, None)
-        self._holders[state] = None
+    def _hold_those_that_fit(self, asking: Sequence[_Asking]) -> list[_Asking]:
+        """Give page tables to those that have none, and note who is in use.
+
+        Who could not have pages for all of its text gets none, and is not served: half a text is of no use, and would
+        be read again and again.
+        """
+        askers = {state for state, _ in asking}
+        idle = [holder.pages for holder in self._holders if holder not in askers and holder.pages is not None]
+        wanted = sum(_num_missing(state, state.pages) for state in askers if state.pages is not None)
+        held: list[_Asking] = []
+        for state, request in asking:
+            if state.pages is None:
+                pages = self._accounts.open(state.tokens)
+                missing = _num_missing(state, pages)
+                if wanted + missing > self._accounts.num_available + self._accounts.num_freed_by(idle):
+                    self._accounts.close(pages)
+                    continue
+                wanted += missing
+                state.pages, state.num_run = pages, pages.committed
+            self._holders.pop(state, None)
+            self._holders[state] = None
+            held.append((state, request))
+        return held
 
     def _reserve(self, parts: Sequence[_Part], asking: Sequence[_Asking]) -> list[_Part]:
         """Those parts that get pages; sequences that no one asks for now are driven out as long as needed."""
@@ -263,6 +279,11 @@ class ModelDrafter:
 
 _Asking = tuple[DraftState, DraftRequest]
 _Part = tuple[DraftState, DraftRequest, int]
+
+
+def _num_missing(state: DraftState, pages: PageTable) -> int:
+    """Pages that a text needs beyond those in `pages`."""
+    return max(0, num_pages_for(len(state.tokens)) - len(pages.pages))
 
 
 def _rows(parts: Sequence[_Part]) -> Rows:

@@ -90,6 +90,7 @@ class Scheduler:
         self._accounts = accounts
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []  # in order of admission
+        self._refused: tuple[int, int, int] | None = None  # who found no room last, beside how many, with what left
 
     @property
     def num_running(self) -> int:
@@ -158,6 +159,9 @@ class Scheduler:
     def _admit(self, now: float) -> None:
         while self._waiting and len(self._running) < self.config.max_batch:
             sequence = self._waiting[0]
+            situation = (sequence.id, len(self._running), self._accounts.num_available)
+            if situation == self._refused:
+                return  # nothing was given back since; to look up a long prompt in the index takes time
             pages = self._accounts.open(sequence.tokens)
             # what all of them still need for the tokens they know, and a page of growth for each that
             # runs, so that the newcomer is not driven out at once
@@ -166,6 +170,7 @@ class Scheduler:
             # alone, a sequence always fits
             if self._running and needed > self._accounts.num_available:
                 self._accounts.close(pages)
+                self._refused = situation
                 return
             sequence.pages = pages
             if sequence.admitted_s is None:  # later it meets what it wrote itself

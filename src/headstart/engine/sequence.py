@@ -62,6 +62,7 @@ class Sequence:
     statistics: AcceptanceStatistics = field(default_factory=AcceptanceStatistics)
     admitted_s: float | None = None
     first_token_s: float | None = None
+    first_round_tokens: int = 0
     last_token_s: float | None = None
 
     @property
@@ -81,7 +82,7 @@ class Sequence:
         """
         self.statistics.record(tree, num_kept, num_tokens)
         if self.first_token_s is None:
-            self.first_token_s = now
+            self.first_token_s, self.first_round_tokens = now, num_tokens
         self.last_token_s = now
 
     def completion(self, finish_reason: FinishReason, drafter: str, verification: str) -> Completion:
@@ -105,6 +106,7 @@ class Sequence:
             accepted_by_depth=tuple(statistics.accepted_by_depth),
             drafted_by_depth=tuple(statistics.drafted_by_depth),
             reached_by_depth=tuple(statistics.reached_by_depth),
+            first_round_tokens=self.first_round_tokens,
             generation_s=_between(self.first_token_s, self.last_token_s),
             prefill_s=_between(self.admitted_s, self.first_token_s),
             drafter=drafter,

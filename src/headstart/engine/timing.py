@@ -30,7 +30,7 @@ def measure_cost_curve(trunk: Trunk, num_pages: int, max_rows: int) -> CostCurve
     counts = [count for count in ROW_COUNTS if count <= most]
     _time_pass(trunk, counts[-1], 0)  # the first pass pays for what is touched for the first time
     # sizes in turn, so that a slow moment does not fall on one of them alone
-    context = max(0, min(_CONTEXT, num_pages * PAGE_TOKENS - most, trunk.max_context - most))
+    context = max(0, min(_CONTEXT, num_pages * PAGE_TOKENS - counts[-1], trunk.max_context - counts[-1]))
     seconds = [[_time_pass(trunk, count, context) for count in counts] for _ in range(_REPEATS)]
     return CostCurve({count: min(times) for count, times in zip(counts, zip(*seconds, strict=True), strict=True)})
 

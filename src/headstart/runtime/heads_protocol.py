@@ -49,9 +49,15 @@ class HeadsRequest:
 
 
 class Heads(Protocol):
-    """Extra modules of a trunk that guess what follows."""
+    """Extra modules of a trunk that guess what follows.
+
+    Attributes:
+        max_depth: depths that can be asked for.
+        follows_text: whether later guesses read what rows of the text have left. If not, the root's row is enough.
+    """
 
     max_depth: int
+    follows_text: bool
 
     def page_bytes(self) -> int:
         """Bytes that one page takes in their own cache, beside the trunk's."""

@@ -20,13 +20,12 @@ from headstart.errors import CapacityError, CheckpointError, ConfigError
 from headstart.records import Tree
 from headstart.runtime.compile import compile_program
 from headstart.runtime.heads_protocol import HeadsRequest
+from headstart.runtime.heads_weights import BORROWED, own_shapes, require_weights
 from headstart.runtime.native import NativeTrunk
 from headstart.runtime.native_weights import WeightIndices, add_tensor
 
 HeadsWeightFormat = Literal["int8", "bf16", "f32"]
 Floats = NDArray[np.float32]
-
-_BORROWED = "trunk."
 
 
 def load_heads(
@@ -64,10 +63,10 @@ def load_heads(
     shapes: dict[str, tuple[int, ...]] = {}
     for stage in program.stages:
         shapes |= wanted_shapes(stage.program)
-    _check_weights({name: shape for name, shape in shapes.items() if not name.startswith(_BORROWED)}, weights)
+    require_weights(own_shapes(program), {name: weight.shape for name, weight in weights.items()})
     loader = _Loader(trunk, trunk_checkpoint, vocabulary, weight_format)
     for name in shapes:
-        if name.startswith(_BORROWED):
+        if name.startswith(BORROWED):
             loader.borrow(name)
         else:
             loader.add_own(_as_tensor(name, weights[name]))
@@ -82,7 +81,8 @@ def load_heads(
         recurrent=program.recurrent,
         vocabulary=[] if vocabulary is None else vocabulary.tolist(),
     )
-    return NativeHeads(native, [stage[0].weight_bytes for stage in stages])
+    follows_text = any(stage.on_text for stage in program.stages)
+    return NativeHeads(native, [stage[0].weight_bytes for stage in stages], follows_text=follows_text)
 
 
 def _check_taps(trunk: NativeTrunk, config: HeadsConfig) -> None:
@@ -110,20 +110,6 @@ def _check_vocabulary(config: HeadsConfig, trunk_vocab_size: int, vocabulary: ND
     ids, counts = np.unique(vocabulary, return_counts=True)
     if counts.max(initial=0) > 1:
         raise CheckpointError(f"The draft vocabulary names the token {ids[counts > 1][0]} more than once.")
-
-
-def _check_weights(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, Floats] | Mapping[str, Tensor]) -> None:
-    for name, shape in shapes.items():
-        if name not in weights:
-            raise CheckpointError(f"The heads' weight {name!r} is missing.")
-        if weights[name].shape != shape:
-            raise CheckpointError(
-                f"The heads' weight {name!r} has shape {list(weights[name].shape)}; "
-                f"their description says {list(shape)}."
-            )
-    for name in weights:
-        if name not in shapes:
-            raise CheckpointError(f"The heads' weight {name!r} has no place in heads of this description.")
 
 
 def _as_tensor(name: str, weight: Floats | Tensor) -> Tensor:
@@ -160,7 +146,7 @@ class _Loader:
     def borrow(self, name: str) -> None:
         """A weight of the trunk."""
         owner, indices = self._trunk.native, self._trunk.indices
-        own_name = name.removeprefix(_BORROWED)
+        own_name = name.removeprefix(BORROWED)
         if own_name == "unembedding" and self._trunk.config.tied:
             own_name = "embedding"
         if name == "trunk.unembedding" and self._vocabulary is not None:
@@ -200,12 +186,14 @@ class NativeHeads:
 
     Attributes:
         max_depth: depths that can be asked for; of an unrolled module, more than it was trained for.
+        follows_text: whether rows of the text have to be run.
         native_s: seconds spent inside the core so far.
     """
 
-    def __init__(self, native: _native.Heads, stage_bytes: Sequence[int]) -> None:
+    def __init__(self, native: _native.Heads, stage_bytes: Sequence[int], *, follows_text: bool) -> None:
         """Wrap what `load_heads` made."""
         self._native = native
+        self.follows_text = follows_text
         self._stage_bytes = stage_bytes
         self.max_depth = native.max_depth
         self.native_s = 0.0

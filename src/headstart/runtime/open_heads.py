@@ -11,16 +11,15 @@ from headstart.architectures.decoder import decoder_program
 from headstart.architectures.heads import HeadsConfig, heads_program
 from headstart.architectures.program import RmsNorm
 from headstart.architectures.reading import read_config
-from headstart.architectures.weights import place_weights, wanted_shapes
+from headstart.architectures.weights import place_weights
 from headstart.checkpoint import Checkpoint
 from headstart.checkpoint.heads_file import HeadsFile, open_heads
 from headstart.checkpoint.safetensors import HEADS_NAME, HEADS_SUFFIX
 from headstart.checkpoint.trunk_identity import TrunkIdentity, norms_digest, vocabulary_digest
 from headstart.errors import CheckpointError, ConfigError, UnsupportedError
+from headstart.runtime.heads_weights import own_shapes, require_weights
 
 SHIPPED_HEADS = Path(headstart.__file__).parent / "data" / "heads"
-
-_BORROWED = "trunk."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -95,10 +94,10 @@ def described_heads(file: HeadsFile, trunk: TrunkConfig) -> HeadsConfig:
     """
     try:
         config = HeadsConfig.from_json(file.header.heads)
-        shapes = _own_shapes(config, trunk)
-    except (ConfigError, UnsupportedError) as error:
+        require_weights(own_shapes(heads_program(config, trunk)), file.shapes)
+        _check_vocabulary(file, config)
+    except (CheckpointError, ConfigError, UnsupportedError) as error:
         raise CheckpointError(f"{file.path}: {error} The file was altered; fetch or make it again.") from error
-    _check_weights(file, config, shapes)
     return config
 
 
@@ -141,36 +140,10 @@ def _name(checkpoint: Checkpoint) -> str:
     return Path(str(named)).name if named else checkpoint.path.stem
 
 
-def _own_shapes(config: HeadsConfig, trunk: TrunkConfig) -> dict[str, tuple[int, ...]]:
-    """The weights that the heads' programs want and do not borrow."""
-    return {
-        name: shape
-        for stage in heads_program(config, trunk).stages
-        for name, shape in wanted_shapes(stage.program).items()
-        if not name.startswith(_BORROWED)
-    }
-
-
-def _check_weights(file: HeadsFile, config: HeadsConfig, shapes: dict[str, tuple[int, ...]]) -> None:
+def _check_vocabulary(file: HeadsFile, config: HeadsConfig) -> None:
     found = 0 if file.vocabulary is None else len(file.vocabulary)
     if found != config.draft_vocab_size:
         raise CheckpointError(
-            f"{file.path}: the heads guess among {config.draft_vocab_size or 'all'} tokens, but the file has a "
-            f"vocabulary of {found or 'none'}. The file was altered; fetch or make it again."
-        )
-    if missing := sorted(shapes.keys() - file.shapes.keys()):
-        raise CheckpointError(
-            f"{file.path}: {config.kind} heads lack {', '.join(missing)[:300]}. The file is of another kind, or was "
-            "altered; fetch or make it again."
-        )
-    for name, shape in shapes.items():
-        if file.shapes[name] != shape:
-            raise CheckpointError(
-                f"{file.path}: the weight {name!r} has shape {list(file.shapes[name])}; {config.kind} heads "
-                f"of this width want {list(shape)}. The file was altered; fetch or make it again."
-            )
-    if surplus := sorted(file.shapes.keys() - shapes.keys()):
-        raise CheckpointError(
-            f"{file.path}: {config.kind} heads have no place for {', '.join(surplus)[:300]}. The file is of another "
-            "kind, or was altered; fetch or make it again."
+            f"The heads guess among {config.draft_vocab_size or 'all'} tokens, but the file has a vocabulary of "
+            f"{found or 'none'}."
         )

@@ -80,7 +80,7 @@ class ChatFrame:
             if [*head, *self.encode(content), *tail] != ids:
                 raise UnsupportedError(
                     "The chat template changes contents, or its marks melt into them, so the model cannot be given a "
-                    "question to complete. Give whole prompts of one turn, and set follow_up_share to 0."
+                    "question to complete. Give whole prompts of one turn."
                 )
         return head, tail
 
@@ -109,7 +109,7 @@ class ChatFrame:
         if others or not between or between[0] not in self._tokenizer.end_ids:
             raise UnsupportedError(
                 "The chat template does not simply add a turn to what was said before, so a second turn cannot follow "
-                "what the model wrote. Give prompts of one turn, and set follow_up_share to 0."
+                "what the model wrote. Give prompts of one turn."
             )
         return between
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headstart.checkpoint import Checkpoint, Tokenizer
 from headstart.engine import Engine
@@ -80,6 +80,21 @@ def text_header(checkpoint: Checkpoint, prompts: PromptSource, config: DistillCo
     )
 
 
+def fitting_config(config: DistillConfig, checkpoint: Checkpoint, prompts: PromptSource) -> DistillConfig:
+    """The same without second turns, if the model's template cannot add a turn and no prompt has several."""
+    conversations = [prompt for prompt in prompts.prompts if not prompt.raw]
+    if not conversations or any(len(prompt.turns) > 1 for prompt in conversations):
+        return config
+    frame = ChatFrame(checkpoint.tokenizer())
+    if not frame.has_template:
+        return config
+    try:
+        _ = frame.between
+    except UnsupportedError:
+        return replace(config, follow_up_share=0.0)
+    return config
+
+
 def write_text(
     engine: Engine,
     store: TextStore,
@@ -89,7 +104,8 @@ def write_text(
 ) -> DistillReport:
     """Write until the store holds enough; one that holds a part already is continued.
 
-    It may be interrupted at any time, and loses less than two shards.
+    It may be interrupted at any time, and loses the documents of shards that are not complete, of which there are two
+    at most.
 
     Args:
         engine: for the model that the store belongs to, with no other work. Its
@@ -161,7 +177,6 @@ class _Desk:
                 for event in self._engine.step():
                     if event.finish_reason is not None and event.sequence_id in self._in_work:
                         self._go_on(event.sequence_id)
-                self._shelve()
         finally:
             for sequence_id in self._in_work:
                 self._engine.cancel(sequence_id)
@@ -212,6 +227,7 @@ class _Desk:
     def _finish(self, number: int, outcome: Document | Absent) -> None:
         self._finished[number] = outcome
         self._num_finished += 1
+        self._shelve()  # before anyone is told, who may end the run
         if isinstance(outcome, Absent):
             self._num_barren += 1
             if self._num_barren >= _MAX_BARREN:
@@ -223,10 +239,12 @@ class _Desk:
             self._progress(self._account())
 
     def _shelve(self) -> None:
-        """Put the next shard into the store when all its documents are there."""
-        first = self._store.counts.num_asked
-        numbers = range(first, first + self._config.shard_documents)
-        if all(number in self._finished for number in numbers):
+        """Put shards into the store that are complete, as long as more is wanted."""
+        while self._store.num_supervised < self._config.num_tokens:
+            first = self._store.counts.num_asked
+            numbers = range(first, first + self._config.shard_documents)
+            if not all(number in self._finished for number in numbers):
+                return
             self._store.append([self._finished.pop(number) for number in numbers])
 
     def _account(self) -> WritingProgress:

@@ -41,7 +41,7 @@ from headstart.train.graft_parts import (
     part_text,
 )
 from headstart.train.graft_reading import read_taps
-from headstart.train.graft_text import TEXT_NAME, grow_text, open_text
+from headstart.train.graft_text import TEXT_NAME, grow_text, open_text, text_is_whole
 from headstart.train.graft_training import GraftTraining, Plan, best_measured
 from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance
 from headstart.train.phases import Reporter, Show, StoppedError
@@ -217,11 +217,19 @@ def text_digest(prompts: PromptSource | Path) -> str:
         prompts: what the model is asked, or the folder of a run that has a text.
 
     Raises:
-        ConfigError: the folder has none.
+        ConfigError: the folder has none, or one that is not whole yet.
     """
     if not isinstance(prompts, Path):
         return prompts_digest(prompts)
     header = prompts / TEXT_NAME / HEADER_NAME
     if not header.is_file():
-        raise ConfigError(f"{prompts} holds no text: there is no {header}. Name the folder of another run.")
+        raise ConfigError(
+            f"{prompts} holds no text: there is no {header}. Name the folder of another run; of a joint one, the text "
+            "lies in the folder alone."
+        )
+    if not text_is_whole(prompts):
+        raise ConfigError(
+            f"The text in {prompts} is still being written: what is there now would not be what is there later. Let "
+            "that run finish it first."
+        )
     return f"text {hashlib.blake2b(header.read_bytes(), digest_size=16).hexdigest()}"

@@ -86,7 +86,8 @@ class GraftConfig:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("depth", 1), ("text_tokens", 1), ("batch_windows", 1), ("checkpoints", 1), ("window", 32)):
+        counts = ("depth", "text_tokens", "batch_windows", "checkpoints", "threads")
+        for name, least in (*((name, 1) for name in counts), ("window", 32)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} = {value}: it must be at least {least}.")

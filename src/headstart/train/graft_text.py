@@ -6,13 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from headstart.checkpoint import Checkpoint
+from headstart.checkpoint.json_files import read_json_object
 from headstart.engine import Engine
 from headstart.train.composition import DistillConfig
-from headstart.train.distill import WritingProgress, text_header, write_text
+from headstart.train.distill import WritingProgress, fitting_config, text_header, write_text
 from headstart.train.phases import Reporter
 from headstart.train.prompts import PromptSource
 from headstart.train.run_clock import RunClock
-from headstart.train.run_directory import RunDirectory
+from headstart.train.run_directory import DECISIONS_NAME, RunDirectory
 from headstart.train.text_store import HEADER_NAME, TextSource, TextStore
 
 TEXT_NAME = "text"
@@ -37,6 +38,13 @@ def open_text(path: Path, checkpoint: Checkpoint) -> TextStore:
         CheckpointError: it is another's, or damaged.
     """
     return TextStore.open(path, source=TextSource.of(checkpoint))
+
+
+def text_is_whole(run: Path) -> bool:
+    """Whether the text of a run's folder is all that the run will write."""
+    decisions = run / DECISIONS_NAME
+    # a text may also have been laid there by hand
+    return not decisions.exists() or bool(read_json_object(decisions).get(_WHOLE))
 
 
 def grow_text(
@@ -64,6 +72,7 @@ def grow_text(
         HeadstartError: as `write_text`.
     """
     path = run.path / TEXT_NAME
+    config = fitting_config(config, checkpoint, prompts)
     if (path / HEADER_NAME).exists():
         store = open_text(path, checkpoint)
     else:

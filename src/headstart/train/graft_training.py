@@ -141,7 +141,8 @@ class GraftTraining:
             self._run.forget_after(-1)  # a first measurement that was not saved is made again
             self._assess(plan)
             return plan
-        assert plan is not None, "a state is saved only once there is a plan"
+        if plan is None:
+            raise self._run.damaged("plan")
         tensors, progress = saved
         self._follow(plan)
         self._trainer.restore(tensors, progress["step"])

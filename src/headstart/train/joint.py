@@ -134,7 +134,9 @@ class _JointGraft:
         return self._run.path / ALONE_NAME
 
     def run(self) -> JointResult:
-        if not self._alone.exists():  # hours before it would matter
+        if isinstance(self._prompts, Path):  # hours before it would matter
+            _require_whole(list(open_text(self._prompts / TEXT_NAME, self._checkpoint).documents()), self._stage.window)
+        if not self._alone.exists():  # likewise
             self._folder.write(load_weights(self._checkpoint))
             self._folder.clear()
         alone = graft(

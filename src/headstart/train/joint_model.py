@@ -20,7 +20,7 @@ from headstart.architectures.reading import read_config
 from headstart.checkpoint import Checkpoint, open_checkpoint
 from headstart.checkpoint.huggingface_writing import tokenizer_files, write_model_folder
 from headstart.checkpoint.trunk_identity import vocabulary_digest
-from headstart.errors import UnsupportedError
+from headstart.errors import HeadstartError, UnsupportedError
 from headstart.runtime.native import load_trunk
 from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance
 from headstart.train.model_files import settings_after, stored_weight
@@ -65,6 +65,13 @@ class ModelFolder:
             CheckpointError: it cannot be written.
             UnsupportedError: what was written would not be read as the same model.
         """
+        try:
+            return self._write(weights)
+        except HeadstartError:
+            self.clear()  # or what is there would stand in the way of a run that heeds the message
+            raise
+
+    def _write(self, weights: Mapping[str, Tensor]) -> Checkpoint:
         tensors = [stored_weight(name, weight) for name, weight in weights.items()]
         write_model_folder(self._run / _CANDIDATE_NAME, self._settings, tensors, self._files)
         written = open_checkpoint(self._run / _CANDIDATE_NAME)

@@ -26,9 +26,9 @@ from headstart.checkpoint.safetensors import read_safetensors, read_safetensors_
 from headstart.checkpoint.safetensors_writing import write_safetensors
 from headstart.checkpoint.tensor import Tensor as StoredTensor
 from headstart.errors import CheckpointError, ConfigError
-from headstart.train.whole_files import write_whole
+from headstart.train.whole_files import partial_path, write_whole
 
-STATE_NAME = "state.safetensors"
+STATE_NAME, DECISIONS_NAME = "state.safetensors", "decisions.json"
 
 _PROGRESS = "progress"
 
@@ -49,14 +49,15 @@ class RunDirectory:
             config: plain JSON data.
 
         Raises:
-            ConfigError: it holds a run with another config; the text says where they differ.
+            ConfigError: it holds a run with another config, and the text says where they differ; or something else
+                than a run, which could come to harm.
         """
         self.path = path
         about = path / "config.json"
         # a run that ended before it left anything, such as by an error in its settings, may begin again with others
-        self.resumed = about.exists() and any(found != about for found in path.iterdir())
+        self.resumed = bool(_others(path, about))
         if self.resumed:
-            _require_same(path, read_json_object(about).get("config", {}), config)
+            _require_same(path, _config_of(path, about), config)
             self._end_last_line()
             return
         self._begin(config)
@@ -76,14 +77,21 @@ class RunDirectory:
     def remember(self, name: str, value: Any) -> None:
         """Keep a decision of this run, plain JSON data, for when it is resumed."""
         decisions = self._decisions() | {name: value}
-        write_whole(self.path / "decisions.json", json.dumps(decisions) + "\n")
+        write_whole(self.path / DECISIONS_NAME, json.dumps(decisions) + "\n")
 
     def recall(self, name: str) -> Any:
         """What was decided, or `None`."""
         return self._decisions().get(name)
 
+    def damaged(self, name: str) -> CheckpointError:
+        """What to raise where a state stands beside a decision that must have been made before it, and is not there."""
+        return CheckpointError(
+            f"{self.path} has a state, but {DECISIONS_NAME} lacks the {name} that came before it. Begin anew in "
+            "another folder."
+        )
+
     def _decisions(self) -> dict[str, Any]:
-        path = self.path / "decisions.json"
+        path = self.path / DECISIONS_NAME
         return read_json_object(path) if path.exists() else {}
 
     def _end_last_line(self) -> None:
@@ -168,6 +176,24 @@ def _stored(name: str, tensor: Tensor) -> StoredTensor:
         raise AssertionError(f"{name}: a state is float32, so that it is restored bit for bit")
     values = np.ascontiguousarray(tensor.detach().cpu().numpy())
     return StoredTensor(name, tuple(tensor.shape), "F32", values.reshape(-1).view(np.uint8))
+
+
+def _others(path: Path, about: Path) -> list[Path]:
+    """What lies in a folder beside a run's config."""
+    own = {about.name, partial_path(about).name}
+    found = path.iterdir() if path.is_dir() else ()
+    return sorted(other for other in found if other.name not in own and not other.name.startswith("."))
+
+
+def _config_of(path: Path, about: Path) -> Mapping[str, Any]:
+    document = read_json_object(about) if about.exists() else {}
+    if "config" not in document or "versions" not in document:
+        raise ConfigError(
+            f"{path} holds no run, but other files, such as {_others(path, about)[0].name}. Name a new folder, or an "
+            "empty one."
+        )
+    config: Mapping[str, Any] = document["config"]
+    return config
 
 
 def _require_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from headstart.checkpoint import Checkpoint
 from headstart.checkpoint.json_files import read_json_object
 from headstart.errors import CheckpointError, ConfigError, UnsupportedError
 from headstart.train.text_shard import Absent, Counts, Document, read_shard, write_shard
+from headstart.train.whole_files import write_whole
 
 __all__ = ["Absent", "Counts", "Document", "TextHeader", "TextSource", "TextStore"]
 
@@ -177,9 +178,7 @@ class TextStore:
             **asdict(self.header),
             "counts": {"num_asked": self.counts.num_asked, **asdict(self.counts)},
         }
-        unfinished = self.path / f"{HEADER_NAME}.tmp"
-        unfinished.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        unfinished.replace(self.path / HEADER_NAME)
+        write_whole(self.path / HEADER_NAME, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 def check_source(path: Path, found: TextSource, expected: TextSource) -> None:

@@ -8,6 +8,14 @@ from pathlib import Path
 
 def write_whole(path: Path, text: str) -> None:
     """Write a text under a name that always has the old or the new one."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
+    partial = partial_path(path)
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())  # else a power cut could leave the name with nothing behind it
     os.replace(partial, path)
+
+
+def partial_path(path: Path) -> Path:
+    """Where the text of a path is until it is whole; an interruption may leave it there."""
+    return path.with_name(path.name + ".partial")

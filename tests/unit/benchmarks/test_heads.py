@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ import heads
 from head_figures import measurement
 from head_figures.acceptance import Acceptance, Identity, answer_all_turns, measure_acceptance
 from head_figures.engines import Engines, complete
-from head_figures.speed import AUTO, PEER, PLAIN, DraftCost, Race, Turn, measure_draft_cost
+from head_figures.speed import AUTO, PEER, PLAIN, DraftCost, Race, Sides, Turn, measure_draft_cost, race_singly
 from head_figures.workload import Question, make_prompt, read_questions
 from headstart import Engine, SamplingParams
 from headstart.errors import ConfigError
@@ -81,7 +83,7 @@ def completion(tokens: tuple[int, ...], accepted: tuple[int, ...], reached: tupl
     return Completion(
         text="", token_ids=tokens, finish_reason="length", prompt_tokens=1, seed=0, rounds=rounds, drafted=9,
         accepted=sum(accepted), accepted_by_depth=accepted, drafted_by_depth=(rounds,) * len(accepted),
-        reached_by_depth=reached, generation_s=1.0, prefill_s=1.0, drafter="heads",
+        reached_by_depth=reached, first_round_tokens=1, generation_s=1.0, prefill_s=1.0, drafter="heads",
     )  # fmt: skip
 
 
@@ -220,6 +222,23 @@ def test_a_ratio_is_of_a_round_s_sums_and_a_round_broken_off_does_not_count() ->
     assert speed is not None
     assert speed.median == 12.0
     assert race.ratios_by_name(PLAIN) == {"a": 6.0, "b": 1.5}
+
+
+def test_what_came_with_the_prompt_takes_no_part_in_the_time() -> None:
+    def side(first_round_tokens: int, generation_s: float) -> Any:
+        answer = replace(
+            completion((7,) * 20, (), (), 20), first_round_tokens=first_round_tokens, generation_s=generation_s
+        )
+        return SimpleNamespace(generate=lambda token_ids, params: answer)
+
+    for first_round_tokens, speedup in ((1, 2.0), (5, 2.0 * 15 / 19), (20, None)):
+        race = Race()
+        drafted_s = 0.0 if speedup is None else 5.0
+        sides = Sides(plain=side(1, 10.0), auto=side(first_round_tokens, drafted_s), identity=Identity(), max_tokens=20,
+                      rounds=1)  # fmt: skip
+        race_singly(sides, [SimpleNamespace(id="x", token_ids=[1])], race, nothing)  # type: ignore[list-item]
+        ratio = race.ratio(PLAIN)
+        assert (None if ratio is None else ratio.median) == (None if speedup is None else pytest.approx(speedup))
 
 
 def test_a_single_round_counts_though_it_was_broken_off() -> None:

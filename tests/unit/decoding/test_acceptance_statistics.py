@@ -76,8 +76,9 @@ def test_the_counts_of_a_text_are_those_that_made_it() -> None:
     counts = recorded((CHAIN, 2, 3), (EMPTY_TREE, 0, 1), (FORK, 2, 3))
     counts.credit("heads", 6, 4)
     completion = Completion(
-        text="", token_ids=tuple(range(7)), finish_reason="length", prompt_tokens=1, seed=0, generation_s=1.0,
-        prefill_s=1.0, drafter="heads", **{name: value for name, value in counts.to_json().items() if name != "tokens"},
+        text="", token_ids=tuple(range(7)), finish_reason="length", prompt_tokens=1, seed=0, first_round_tokens=1,
+        generation_s=1.0, prefill_s=1.0, drafter="heads",
+        **{name: value for name, value in counts.to_json().items() if name != "tokens"},
     )  # fmt: skip
     assert vars(AcceptanceStatistics.of(completion)) == vars(counts)
     both = AcceptanceStatistics.total([counts, AcceptanceStatistics.of(completion)])

@@ -81,6 +81,18 @@ def test_merge_of_nothing_is_empty():
     assert trees.merge([]) == trees.merge([EMPTY_TREE, EMPTY_TREE]) == EMPTY_TREE
 
 
+def test_of_guesses_for_one_place_at_most_one_comes_true():
+    sure_of_two = Tree((7, 8, 9, 5, 6), (-1, -1, 1, -1, 0), (0.9, 0.8, 0.4, 0.3, 0.45))
+    alternatives = trees.as_alternatives(sure_of_two)
+    # the likeliest is believed, the next gets what that leaves, its child as large a part of it, and the third nothing
+    assert alternatives.path_probabilities == pytest.approx((0.9, 0.1, 0.05, 0.0, 0.45))
+    assert (alternatives.tokens, alternatives.parents) == (sure_of_two.tokens, sure_of_two.parents)
+    assert trees.as_alternatives(alternatives).path_probabilities == pytest.approx(alternatives.path_probabilities)
+    unsure = Tree((1, 2, 3), (-1, -1, 0), (0.5, 0.3, 0.2))
+    assert trees.as_alternatives(unsure) == unsure
+    assert trees.as_alternatives(EMPTY_TREE) == EMPTY_TREE
+
+
 def test_sanitise_returns_a_valid_tree_itself():
     assert trees.sanitise(BRANCHING, vocab_size=31, max_nodes=6, max_depth=3) is BRANCHING
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -263,6 +264,25 @@ def test_credit_adds_up_and_the_guesses_of_several_are_one_tree(clock):
         assert completion.drafted_by_drafter["wrong"] > 100
     counts = engine.statistics.acceptance
     assert sum(counts.drafted_by_drafter.values()) == counts.drafted == sum(each.drafted for each in completions)
+
+
+def test_all_drafters_together_keep_to_the_bound(clock):
+    class Contrary(OracleDrafter):
+        name = "contrary"
+
+        def propose(self, requests):
+            return [replace(tree, tokens=tuple((token + 1) % VOCAB_SIZE for token in tree.tokens)) for tree in
+                    super().propose(requests)]  # fmt: skip
+
+    flat = CostCurve({1: 1.0, 512: 1.001})
+    engine = make_toy_engine([Cheap(TEXTS), Contrary(TEXTS)], cost_curve=flat, max_nodes=4)
+    engine.submit(PROMPT, PARAMS)
+    most = 0
+    while not engine.idle:
+        before = engine.statistics.drafted_rows
+        engine.step()
+        most = max(most, engine.statistics.drafted_rows - before)
+    assert most == 4
 
 
 def test_one_that_raises_leaves_the_others_at_work(clock):

@@ -196,6 +196,7 @@ def test_a_plain_completion_tells_all_there_is_to_tell(monkeypatch):
         accepted_by_depth=(),
         drafted_by_depth=(),
         reached_by_depth=(),
+        first_round_tokens=1,
         generation_s=10.0,
         prefill_s=4.0,
         drafter="none",
@@ -212,7 +213,8 @@ def test_a_drafted_completion_tells_how_the_drafts_fared(monkeypatch):
     assert (completion.rounds, completion.drafted, completion.accepted) == (2, 4, 4)
     assert completion.drafted_by_depth == completion.reached_by_depth == completion.accepted_by_depth == (2, 1, 1)
     assert (completion.prefill_s, completion.generation_s) == (4.0, 2.0)
-    assert (completion.tokens_per_s, completion.mean_acceptance_length) == (2.5, 3.0)
+    assert completion.first_round_tokens == 4  # which took no time of the two seconds
+    assert (completion.tokens_per_s, completion.mean_acceptance_length) == (1.0, 3.0)
     assert completion.drafter == "oracle"
 
 
@@ -381,6 +383,35 @@ def test_only_the_sequence_that_a_drafter_chokes_on_goes_without():
     assert served.accepted > 20
     assert engine.statistics.drafter_faults == 1
     assert drafter.num_open == 0
+
+
+@pytest.mark.parametrize("settings", [{"verification": "typo"}, {"max_batch": 0}, {"cache_tokens": 0}])
+def test_an_engine_that_is_refused_leaves_the_one_before_at_work(settings):
+    trunk = ToyTrunk(VOCAB_SIZE)
+    engine = make_toy_engine(trunk=trunk)
+    sequence_id = engine.submit(PROMPT, FREE)
+    engine.step()
+    with pytest.raises(ConfigError):
+        make_toy_engine(trunk=trunk, **settings)
+    while not engine.idle:
+        engine.step()
+    assert engine.completion(sequence_id).token_ids == plain().token_ids
+
+
+def test_lent_pages_and_sequences_do_not_meet():
+    engine = make_toy_engine(cache_tokens=16 * 8)
+    with engine.lend_pages(8) as lent:
+        assert sorted(lent) == list(range(8))
+        with pytest.raises(ConfigError, match="lent"):
+            engine.submit(PROMPT, FREE)
+    engine.check_integrity()
+    with pytest.raises(CapacityError, match="9 pages"), engine.lend_pages(9):
+        pass
+    sequence_id = engine.submit(PROMPT, FREE)
+    with pytest.raises(ConfigError, match="1 sequences live"), engine.lend_pages(1):
+        pass
+    engine.cancel(sequence_id)
+    engine.check_integrity()
 
 
 def test_chat_goes_through_the_tokenizer():

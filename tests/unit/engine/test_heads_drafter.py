@@ -205,7 +205,7 @@ class Books:
 class RecordingHeads:
     """Heads that guess nothing."""
 
-    max_depth = 3
+    max_depth, follows_text = 3, True
 
     def __init__(self) -> None:
         self.runs: list[list[tuple[int, list[int], int]]] = []  # first, tokens, max_nodes
@@ -318,6 +318,25 @@ def test_a_conversation_that_goes_on_costs_the_heads_its_new_words_only():
     assert 0 < heads.num_text_rows - before <= 3 + 2 * 16 + 16
 
 
+@pytest.mark.parametrize("cache_tokens", [None, 4096])
+def test_a_drafter_takes_nothing_from_one_engine_to_the_next(cache_tokens):
+    trunk = ToyTrunk(VOCAB_SIZE)
+    drafter = make_toy_heads(ToyHeads(trunk), trunk)
+    for prompt in (PROMPTS[8], PROMPTS[-1]):  # of one length, so that they lie in pages of the same numbers
+        engine = make_toy_engine(drafter, trunk=trunk, policy="always", cache_tokens=cache_tokens)
+        engine.generate(prompt, LONG[0])
+        assert engine.statistics.drafter_faults == 0
+        assert engine.statistics.acceptance.accepted > 0
+
+
+def test_heads_that_read_no_text_guess_at_once():
+    heads, drafter, books = recorded(range(600))
+    heads.follows_text = False
+    assert books.backlog() == 0
+    drafter.propose([books.request()])
+    assert heads.runs == [[(599, [599], 4)]]
+
+
 def test_requests_carry_the_settings():
     heads, drafter, books = recorded([1, 2], breadth=7, max_depth=2, min_parent_probability=0.125)
     drafter.propose([books.request()])
@@ -353,7 +372,7 @@ def test_heads_that_raise_are_given_up_and_the_output_is_unchanged():
 
 
 def pages_are_not_checked(monkeypatch):
-    monkeypatch.setattr(heads_drafter._Text, "check_pages", lambda self, slots: None)
+    monkeypatch.setattr(heads_drafter._Text, "check_pages", lambda self, slots, full_pages: None)
 
 
 def a_row_is_left_out(monkeypatch):
@@ -387,11 +406,12 @@ def only_the_last_token_is_taken_in(monkeypatch):
         (only_the_last_token_is_taken_in, {}),
     ],
 )
-def test_wrong_books_are_caught(monkeypatch, mutant, settings):
+def test_wrong_books_are_caught(monkeypatch, caplog, mutant, settings):
     mutant(monkeypatch)
     engine, _ = engine_with_heads(policy="always", **settings)
     assert run(engine, "greedy", 10) == plain_hashes("greedy")[-10:]  # never trusted, so nothing changes
     assert engine.statistics.drafter_faults > 0
+    assert "AssertionError" in caplog.text  # of the heads that prove the books
 
 
 class EverySecondDrafter(HeadsDrafter):
@@ -405,7 +425,7 @@ class EverySecondDrafter(HeadsDrafter):
 
 
 @pytest.mark.parametrize("checked", [True, False])
-def test_a_page_that_was_exchanged_for_an_equal_one_has_no_rows(monkeypatch, checked):
+def test_a_page_that_was_exchanged_for_an_equal_one_has_no_rows(monkeypatch, caplog, checked):
     """Of two that write the same, the second gives its full page back for that of the first, which has no heads."""
     if not checked:
         pages_are_not_checked(monkeypatch)
@@ -418,4 +438,4 @@ def test_a_page_that_was_exchanged_for_an_equal_one_has_no_rows(monkeypatch, che
         engine.step()
         engine.check_integrity()
     assert engine.completion(first).token_ids == engine.completion(second).token_ids
-    assert (engine.statistics.drafter_faults == 0) == checked
+    assert (engine.statistics.drafter_faults == 0) == checked == ("AssertionError" not in caplog.text)

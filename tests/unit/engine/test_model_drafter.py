@@ -251,6 +251,37 @@ def test_a_text_with_tokens_the_drafter_does_not_have_is_decoded_plainly():
     assert engine.statistics.drafter_faults == 0
 
 
+@pytest.mark.parametrize("share_prefixes", [True, False])
+def test_a_text_that_finds_no_room_is_not_read_again_and_again(share_prefixes):
+    class CountingToy(ToyTrunk):
+        num_rows = 0
+
+        def forward(self, rows: Rows) -> None:
+            self.num_rows += len(rows.tokens)
+            super().forward(rows)
+
+    trunk = CountingToy(VOCAB_SIZE)
+    drafter = make_toy_drafter(trunk, cache_tokens=96, catch_up_rows=16, share_prefixes=share_prefixes)
+    first, second = (drafter.open([number, *range(29), *range(30)], LONG, 0) for number in (1, 2))
+    trees = [drafter.propose([DraftRequest(state, 4, 4) for state in (first, second)]) for _ in range(12)]
+    assert trees[-1][0].tokens  # of the two, one is served
+    assert not any(tree.tokens for _, tree in trees)
+    before = trunk.num_rows
+    drafter.propose([DraftRequest(state, 4, 4) for state in (first, second)])
+    assert trunk.num_rows - before <= 4  # the first one's guesses
+    drafter.close(first)
+    assert any(drafter.propose([DraftRequest(second, 4, 4)])[0].tokens for _ in range(5))
+    drafter.check_integrity()
+
+
+def test_one_that_nobody_asks_for_makes_room():
+    drafter = make_toy_drafter(ToyTrunk(VOCAB_SIZE), cache_tokens=96)
+    first, second = (drafter.open([number, *range(29), *range(30)], LONG, 0) for number in (1, 2))
+    for state in (first, second, first):
+        assert drafter.propose([DraftRequest(state, 4, 4)])[0].tokens
+        drafter.check_integrity()
+
+
 def test_a_failing_model_leaves_the_output_alone(caplog):
     class FailingToy(ToyTrunk):
         def forward(self, rows: Rows) -> None:

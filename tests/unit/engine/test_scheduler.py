@@ -85,6 +85,24 @@ def test_a_newcomer_waits_for_pages_and_those_behind_it_wait_too():
     assert play.scheduler.num_waiting == 2
 
 
+def test_who_found_no_room_is_not_looked_up_again_before_there_is_more():
+    play = Play(4, max_batch=4)
+    play.scheduler.add(sequence(1, 17))
+    play.scheduler.add(sequence(2, 40))
+    for _ in range(2):
+        play.step()
+    opened = []
+    original = play.accounts.open
+    play.accounts.open = lambda tokens: opened.append(len(tokens)) or original(tokens)
+    for _ in range(10):  # within a page of the first
+        play.step()
+    assert opened == []
+    first = play.scheduler._running[0]
+    play.scheduler.remove(first)
+    assert play.step() == {2: 40}
+    assert opened == [40]
+
+
 def test_a_draft_drives_no_one_out():
     play = Play(2, max_batch=4)
     first, second = sequence(1, 16), sequence(2, 1)

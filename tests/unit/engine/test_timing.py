@@ -27,6 +27,23 @@ def test_the_curve_is_that_of_undisturbed_passes(monkeypatch):
     }
 
 
+def test_rows_look_back_on_a_context_where_there_is_room_for_one(monkeypatch):
+    contexts = []
+    original = timing._time_pass
+
+    def noted(trunk, num_rows, context):
+        contexts.append(context)
+        return original(trunk, num_rows, context)
+
+    monkeypatch.setattr(timing, "_time_pass", noted)
+    for num_pages, max_context, context in ((32, 4096, 256), (64, 512, 256), (12, 4096, 160), (64, 100, 68)):
+        trunk = ToyTrunk(max_context=max_context)
+        trunk.make_cache(num_pages)
+        contexts.clear()
+        timing.measure_cost_curve(trunk, num_pages, max_rows=512)
+        assert set(contexts[1:]) == {context}, (num_pages, max_context)
+
+
 def test_no_pass_is_larger_than_what_will_run():
     for num_pages, max_rows, max_context, largest in (
         (1, 512, 512, 16),

@@ -31,9 +31,13 @@ VOCABULARY = np.arange(100, 200, dtype=np.int32)
         (CheckpointError, {"vocabulary": VOCABULARY - 101}, "token -1"),
         (CheckpointError, {"vocabulary": np.repeat(VOCABULARY[:50], 2)}, "token 100 more than once"),
         (ConfigError, {"weight_format": "int4"}, "'int4': it must be one of int8, bf16, f32"),
-        (CheckpointError, {"without": "fuse"}, "weight 'fuse' is missing"),
-        (CheckpointError, {"with_": "fuse.bias"}, "weight 'fuse.bias' has no place"),
-        (CheckpointError, {"reshaped": "fuse"}, r"'fuse' has shape \[192, 64\]; their description says \[64, 192\]"),
+        (CheckpointError, {"without": "fuse"}, "description asks for: fuse"),
+        (CheckpointError, {"with_": "fuse.bias"}, "no place in their description: fuse.bias"),
+        (
+            CheckpointError,
+            {"reshaped": "fuse"},
+            r"'fuse' has shape \[192, 64\]; their description asks for \[64, 192\]",
+        ),
     ],
 )
 def test_what_does_not_fit(

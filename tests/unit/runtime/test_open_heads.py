@@ -210,9 +210,11 @@ def test_another_vocabulary_of_one_size_is_refused(tmp_path: Path, model: Checkp
 def test_what_is_missing_surplus_or_misshapen_is_named(tmp_path: Path, model: Checkpoint) -> None:
     whole = own_weights(EAGLE3, model)
     cases: dict[str, Floats] = {
-        "eagle3 heads lack fuse": {name: values for name, values in whole.items() if name != "fuse"},
-        "eagle3 heads have no place for extra": {**whole, "extra": np.ones(3, np.float32)},
-        r"'fuse' has shape \[64, 32\]; .* want \[64, 192\]": {**whole, "fuse": np.ones((64, 32), np.float32)},
+        "lack weights that their description asks for: fuse": {
+            name: values for name, values in whole.items() if name != "fuse"
+        },
+        "no place in their description: extra": {**whole, "extra": np.ones(3, np.float32)},
+        r"'fuse' has shape \[64, 32\]; .* asks for \[64, 192\]": {**whole, "fuse": np.ones((64, 32), np.float32)},
     }
     for message, weights in cases.items():
         path = make_heads(tmp_path / "x", model, weights=weights)

@@ -20,7 +20,7 @@ from headstart.records import SamplingParams
 from headstart.testing.tiny_models import write_tiny_gguf
 from headstart.testing.toy_engine import make_toy_engine
 from headstart.train.chat_frame import ChatFrame
-from headstart.train.distill import DistillConfig, text_header, write_text
+from headstart.train.distill import DistillConfig, fitting_config, text_header, write_text
 from headstart.train.prompts import Prompt, PromptList, PromptSource
 from headstart.train.text_store import TextStore
 
@@ -182,6 +182,37 @@ def test_an_interrupted_text_goes_on_to_be_the_same(store, model, engine, tmp_pa
         write_text(engine, opened, PROMPTS, CONFIG)
         assert shards(opened) == whole
         assert opened.counts == store.counts
+
+
+def test_a_shard_is_kept_before_anyone_is_told_of_its_last_document(model, engine, tmp_path):
+    part = make_store(model, tmp_path / "part")
+    kept = []
+
+    def stop_in_the_second(progress):
+        kept.append(len(shards(part)))
+        if kept[-1]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_text(engine, part, PROMPTS, CONFIG, stop_in_the_second)
+    documents = sum(1 for _ in part.documents())
+    assert part.counts.num_asked == CONFIG.shard_documents
+    assert len(kept) >= documents
+    assert shards(part)
+
+
+def test_a_template_that_adds_no_turns_gets_conversations_of_one(tmp_path):
+    thinking = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>think: "
+    model = write_tiny_gguf(tmp_path / "model.gguf", metadata={"tokenizer.chat_template": thinking}, num_layers=1)
+    checkpoint = open_checkpoint(model)
+    single = PromptList((Prompt(turns=("Hi",)), Prompt(turns=("Explain the",), opening=True)))
+    assert fitting_config(CONFIG, checkpoint, single) == replace(CONFIG, follow_up_share=0.0)
+    for prompts in (PROMPTS, PromptList((Prompt(turns=("x",), raw=True),))):
+        assert fitting_config(CONFIG, checkpoint, prompts) == CONFIG
+    config = replace(fitting_config(CONFIG, checkpoint, single), num_tokens=50)
+    text = make_store(model, tmp_path / "text", single, config)
+    writer = EndingEngine.load(model, draft="none", threads=1, cache_tokens=2048)
+    assert write_text(writer, text, single, config).counts.num_supervised >= 50
 
 
 def test_neither_batch_nor_drafter_changes_the_text(store, model, tmp_path):

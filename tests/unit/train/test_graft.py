@@ -218,6 +218,19 @@ def test_taps_of_another_run_are_taken_if_they_are_the_same(
     assert (whole[0] / "taps" / "about.json").read_bytes() == before
 
 
+def test_a_text_that_is_still_being_written_is_not_taken(
+    model: Path, whole: tuple[Path, GraftResult], tmp_path: Path
+) -> None:
+    show, should_stop = stop_at("writing", 1)
+    assert graft(model, tmp_path / "a", SMALL, PROMPTS, show=show, should_stop=should_stop) is None
+    with pytest.raises(ConfigError, match="is still being written"):
+        graft(model, tmp_path / "b", SMALL, tmp_path / "a")
+    assert not (tmp_path / "b").exists()
+    show, should_stop = stop_at("reading", 1)
+    assert graft(model, tmp_path / "a", SMALL, PROMPTS, show=show, should_stop=should_stop) is None
+    assert graft(model, tmp_path / "b", SMALL, tmp_path / "a") is not None
+
+
 def document(tokens: list[int], supervised: list[bool]) -> Document:
     return Document(
         tokens=np.array(tokens, np.int32), supervised=np.array(supervised), temperature=0.0, seed=0, category="other"

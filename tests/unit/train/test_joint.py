@@ -292,6 +292,7 @@ def test_a_window_that_cuts_documents_is_refused(
     cut = replace(SMALL, graft=replace(SMALL.graft, text_tokens=None, window=40))
     with pytest.raises(ConfigError, match=r"documents of up to \d+ tokens, more than window = 40"):
         graft_jointly(model, tmp_path, cut, whole[0] / "alone")
+    assert not (tmp_path / "alone").exists()  # before hours were spent on the first stage
 
 
 def test_a_model_that_could_not_be_written_is_refused_before_anything_is_done(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,33 @@ def test_a_run_that_left_nothing_may_begin_again_with_other_settings(tmp_path: P
     run.remember("steps", 3)
     with pytest.raises(ConfigError, match=r"learning_rate was 0.001 and is now 0.002"):
         RunDirectory(tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize("name", ["model/model.safetensors", "config.json", "notes.txt"])
+def test_a_folder_with_something_else_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    (tmp_path / "other").write_text("")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(ConfigError, match="holds no run, but other files"):
+        RunDirectory(tmp_path, CONFIG)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert (tmp_path / name).read_text() == "{}"
+
+
+def test_a_run_may_begin_where_only_an_interrupted_beginning_or_hidden_files_lie(tmp_path: Path) -> None:
+    for name in ("config.json.partial", ".gitignore"):
+        (tmp_path / name).write_text("")
+    assert not RunDirectory(tmp_path, CONFIG).resumed
+
+
+def test_what_is_written_whole_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    RunDirectory(tmp_path, CONFIG).remember("steps", 3)
+    assert synced == [str(tmp_path / f"{name}.json.partial") for name in ("config", "decisions")]
 
 
 def test_metrics_are_json_whatever_a_step_came_to(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headstart.measure.check.findings import Finding
 
 Verdict = Literal["exact", "unproven", "broken"]
 
-SCHEMA = "headstart.check/1"
+SCHEMA = "headstart.check/2"
 _DIGEST = "digest"
 
 

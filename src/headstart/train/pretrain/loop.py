@@ -123,7 +123,8 @@ class PretrainLoop:
             self._run.remember("plan", asdict(plan))
             self._trainer = self._trainer.begun_anew(plan.num_steps)
             return plan
-        assert known is not None, "a state is saved only once there is a plan"
+        if known is None:
+            raise self._run.damaged("plan")
         plan = Plan(**known)
         self._trainer = self._trainer.begun_anew(plan.num_steps)
         tensors, progress = saved

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 
 from headstart.checkpoint.safetensors import HEADS_NAME
+from headstart.errors import ConfigError
 from headstart.train.corpus import Corpus, CorpusWindows, open_corpus, validation_windows
 from headstart.train.corpus.prepare import CorpusConfig, Preparing, prepare_corpus
 from headstart.train.phases import Progress, Reporter, Show, StoppedError
@@ -121,6 +122,7 @@ class _Pretraining:
         self, config: PretrainConfig, out: Path, team: Team, show: Show, should_stop: Callable[[], bool]
     ) -> None:
         self._config, self._out, self._team = config, out, team
+        _in_turn(team, lambda: _require_no_other_model(out))
         self._corpus = _in_turn(team, lambda: _open_text(config, out, show))
         self._blueprint = make_blueprint(config, self._corpus.vocab_size)
         if self._blueprint.source is not None:
@@ -216,6 +218,15 @@ class _Pretraining:
             measured=None if measured is None else Acceptance.from_json(measured),
             spent_s=self._clock.spent_s,
             **figures,
+        )
+
+
+def _require_no_other_model(out: Path) -> None:
+    """Refuse a folder with a model that no run has written there: this one's would take its place, file by file."""
+    if not (out / RUN_NAME).exists() and ((out / "config.json").exists() or any(out.glob("*.safetensors*"))):
+        raise ConfigError(
+            f"{out} holds a model that no run has written there. Name a new folder; [model] start says what to go on "
+            "from."
         )
 
 

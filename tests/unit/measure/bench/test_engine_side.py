@@ -9,7 +9,6 @@ import pytest
 from headstart.decoding.lookup import LookupDrafter
 from headstart.engine import token_hash
 from headstart.engine.loading import load_parts
-from headstart.errors import CapacityError
 from headstart.measure.bench import BenchSettings, Cell, Clock, EngineSide, FilledCell, make_engine_sides
 from headstart.measure.bench.engine_side import encode_with
 from headstart.measure.bench.run import Answers
@@ -158,15 +157,6 @@ def test_timing_passes_leaves_cached_prompts_as_they_are() -> None:
     again = answer(timed, Feed(asks("a", text="abc " * 30), ClosedLoop(1)), params=LONG).requests[0]
     assert engine.statistics.shared_tokens >= before.prompt_tokens - 16
     assert again.token_hash == before.token_hash
-
-
-def test_pages_are_lent_only_if_they_are_free() -> None:
-    engine = make_toy_engine(cache_tokens=16 * 8)
-    with pytest.raises(CapacityError, match="9 pages"), engine.lend_pages(9):
-        pass
-    with engine.lend_pages(8) as lent:
-        assert sorted(lent) == list(range(8))
-    engine.check_integrity()
 
 
 @pytest.mark.parametrize(("concurrency", "temperature"), [(1, 0.0), (3, 0.0), (3, 1.0)])
