@@ -258,14 +258,25 @@ def test_a_finished_run_only_reports(model: Path, whole: tuple[Path, JointResult
 
 
 @pytest.fixture
-def begun(whole: tuple[Path, JointResult, dict[str, Any]], tmp_path: Path) -> Path:
-    """A run whose first stage is done, so that the second may be given other settings."""
-    shutil.copytree(whole[0] / "alone", tmp_path / "alone")
-    return tmp_path
+def begin(
+    model: Path, whole: tuple[Path, JointResult, dict[str, Any]], tmp_path: Path
+) -> Callable[[JointConfig], Path]:
+    """Makes a run of some settings, whose first stage another has done already."""
+
+    def begin(config: JointConfig) -> Path:
+        assert graft_jointly(model, tmp_path, config, PROMPTS, should_stop=lambda: True) is None
+        shutil.rmtree(tmp_path / "alone")
+        shutil.copytree(whole[0] / "alone", tmp_path / "alone")
+        return tmp_path
+
+    return begin
 
 
-def test_a_trunk_that_goes_too_far_stops_and_the_last_good_one_stays(model: Path, begun: Path) -> None:
+def test_a_trunk_that_goes_too_far_stops_and_the_last_good_one_stays(
+    model: Path, begin: Callable[[JointConfig], Path]
+) -> None:
     wild = replace(SMALL, trunk_learning_rate=0.05, max_drift=0.05)
+    begun = begin(wild)
     for _ in range(2):  # the same command meets the same end
         with pytest.raises(HeadstartError, match=r"has gone .* nats a token .* max_drift = 0\.05 .*last one within"):
             graft_jointly(model, begun, wild, PROMPTS)
@@ -279,9 +290,13 @@ def test_a_trunk_that_goes_too_far_stops_and_the_last_good_one_stays(model: Path
     assert graft_jointly(model, begun, replace(wild, max_drift=1e9), PROMPTS) is not None
 
 
-def test_a_training_that_diverges_stops_before_it_reaches_what_is_saved(model: Path, begun: Path) -> None:
+def test_a_training_that_diverges_stops_before_it_reaches_what_is_saved(
+    model: Path, begin: Callable[[JointConfig], Path]
+) -> None:
+    diverging = replace(SMALL, trunk_learning_rate=1e30)
+    begun = begin(diverging)
     with pytest.raises(HeadstartError, match=r"Step \d+: the loss is .*lower learning rate"):
-        graft_jointly(model, begun, replace(SMALL, trunk_learning_rate=1e30), PROMPTS)
+        graft_jointly(model, begun, diverging, PROMPTS)
     assert all(bool(tensor.isfinite().all()) for tensor in read_state(begun)[0].values())
     assert [line["step"] for line in metrics(begun, "measured")] == [0]
 
