@@ -367,11 +367,13 @@ class Engine:
             Their numbers, to be written to until the context is left. Until then no request is taken.
 
         Raises:
-            ConfigError: sequences live.
+            ConfigError: sequences live, or pages are lent already.
             CapacityError: not so many are free.
         """
-        if self._living:
-            raise ConfigError(f"Pages are lent while nothing is written, and {len(self._living)} sequences live.")
+        if self._living or self._has_lent:
+            raise ConfigError(
+                f"Pages are lent once and while nothing is written; {len(self._living)} sequences live now."
+            )
         table = self._accounts.open(())
         try:
             if not self._accounts.reserve(table, num_pages * PAGE_TOKENS):

@@ -404,6 +404,8 @@ def test_lent_pages_and_sequences_do_not_meet():
         assert sorted(lent) == list(range(8))
         with pytest.raises(ConfigError, match="lent"):
             engine.submit(PROMPT, FREE)
+        with pytest.raises(ConfigError, match="lent once"), engine.lend_pages(0):
+            pass
     engine.check_integrity()
     with pytest.raises(CapacityError, match="9 pages"), engine.lend_pages(9):
         pass
