@@ -43,6 +43,7 @@ from headstart.train.graft_parts import (
 from headstart.train.graft_reading import read_taps
 from headstart.train.graft_text import TEXT_NAME, grow_text, open_text, text_is_whole
 from headstart.train.graft_training import GraftTraining, Plan, best_measured
+from headstart.train.holdout import require_beginnings
 from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance
 from headstart.train.phases import Reporter, Show, StoppedError
 from headstart.train.prompts import PromptSource, prompts_digest
@@ -129,6 +130,8 @@ class _Grafting:
         show: Show,
         should_stop: Callable[[], bool],
     ) -> None:
+        if not isinstance(prompts, Path):
+            require_beginnings(prompts)
         self._checkpoint, self._config, self._prompts = checkpoint, config, prompts
         _, self._trunk_config = read_config(checkpoint)
         self._heads_config = config.heads_config(self._trunk_config)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headstart.errors import ConfigError
+from headstart.train.prompts import PromptSource
 from headstart.train.text_shard import Document
 
 # one of so many is held out, of a short text more, so that there are enough to judge by
@@ -25,6 +26,20 @@ class Holdout:
     training: tuple[int, ...]
     held_out: tuple[int, ...]
     prompts: tuple[tuple[int, ...], ...]
+
+
+def require_beginnings(source: PromptSource) -> None:
+    """Refuse prompts whose text could not be parted, before it is written.
+
+    Raises:
+        ConfigError: all documents would begin alike.
+    """
+    beginnings = {(prompt.system, prompt.turns[0]) for prompt in source.prompts}
+    if len(beginnings) < 2 and not any(prompt.opening for prompt in source.prompts):
+        raise ConfigError(
+            "There is only one prompt; at least 2 are needed, to train on one part of the text and measure with the "
+            "other. Give more of them."
+        )
 
 
 def hold_out(documents: Sequence[Document]) -> Holdout:

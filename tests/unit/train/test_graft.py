@@ -186,7 +186,7 @@ def test_other_settings_are_refused_by_name(model: Path, whole: tuple[Path, Graf
     with pytest.raises(ConfigError, match=r"learning_rate was 0\.002 and is now 0\.001.*another folder"):
         graft(model, whole[0], replace(SMALL, learning_rate=1e-3), PROMPTS)
     with pytest.raises(ConfigError, match="prompts was"):
-        graft(model, whole[0], SMALL, PromptList((Prompt(turns=("Hi",)),)))
+        graft(model, whole[0], SMALL, PromptList((Prompt(turns=("Hi",)), Prompt(turns=("Oh",)))))
     other = write_tiny_gguf(whole[0].parent / "other.gguf", seed=1)
     with pytest.raises(ConfigError, match="model was"):
         graft(other, whole[0], SMALL, PROMPTS)
@@ -255,6 +255,13 @@ def test_a_text_of_one_prompt_stops_the_run(model: Path, tmp_path: Path) -> None
     one = text_run(model, tmp_path / "one", same)
     with pytest.raises(ConfigError, match="8 documents of 1 different prompts"):
         graft(model, tmp_path / "run", SMALL, one)
+
+
+def test_a_single_prompt_is_refused_before_a_text_is_written(model: Path, tmp_path: Path) -> None:
+    one = Prompt(turns=("What is it?",))
+    with pytest.raises(ConfigError, match="only one prompt"):
+        graft(model, tmp_path / "run", SMALL, PromptList((one, replace(one, category="again"))))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_training_that_diverges_stops_and_leaves_the_heads_as_they_were(
