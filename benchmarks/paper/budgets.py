@@ -43,7 +43,8 @@ class Budget:
         code, prose: sources of text, as `headstart data` takes them.
         text_model: for most claims.
         speed_model: for the one about heads and speed; it has eight heads.
-        task_model: for made-up tasks.
+        induction_model: for stories with names of two letters.
+        polynomial_model: for arithmetic.
         task_documents: of a made-up task, to train on.
         task_items: of a made-up task, to be scored by, of each group.
         vocabularies: of the claim about memory.
@@ -62,7 +63,8 @@ class Budget:
     prose: tuple[str, ...]
     text_model: Sizes
     speed_model: Sizes
-    task_model: Sizes
+    induction_model: Sizes
+    polynomial_model: Sizes
     task_documents: int
     task_items: int
     vocabularies: tuple[int, ...]
@@ -94,7 +96,8 @@ SMOKE = Budget(
     prose=("docs",),
     text_model=Sizes(hidden_size=32, num_layers=4, num_heads=2, window=64, batch_windows=2, steps=4),
     speed_model=Sizes(hidden_size=32, num_layers=2, num_heads=2, window=64, batch_windows=2, steps=4),
-    task_model=Sizes(hidden_size=32, num_layers=4, num_heads=2, window=256, batch_windows=1, steps=4),
+    induction_model=Sizes(hidden_size=32, num_layers=4, num_heads=2, window=256, batch_windows=1, steps=4),
+    polynomial_model=Sizes(hidden_size=32, num_layers=4, num_heads=2, window=256, batch_windows=1, steps=4),
     task_documents=400,
     task_items=8,
     vocabularies=(256,),
@@ -114,7 +117,10 @@ SMALL = Budget(
     prose=("docs",),
     text_model=Sizes(hidden_size=160, num_layers=6, num_heads=5, window=256, batch_windows=4, steps=1600),
     speed_model=Sizes(hidden_size=192, num_layers=6, num_heads=6, window=256, batch_windows=4, steps=2400),
-    task_model=Sizes(hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=4, steps=3200),
+    induction_model=Sizes(
+        hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=8, steps=1000, learning_rate=1e-3
+    ),
+    polynomial_model=Sizes(hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=4, steps=3200),
     task_documents=150_000,
     task_items=500,
     vocabularies=(256, 8192, 49152),
@@ -134,7 +140,8 @@ FULL = Budget(
     prose=("docs",),
     text_model=Sizes(hidden_size=256, num_layers=8, num_heads=8, window=512, batch_windows=16, steps=3000),
     speed_model=Sizes(hidden_size=384, num_layers=8, num_heads=8, window=512, batch_windows=16, steps=3000),
-    task_model=Sizes(hidden_size=256, num_layers=6, num_heads=8, window=192, batch_windows=48, steps=10000),
+    induction_model=Sizes(hidden_size=256, num_layers=6, num_heads=8, window=192, batch_windows=48, steps=3000),
+    polynomial_model=Sizes(hidden_size=256, num_layers=6, num_heads=8, window=192, batch_windows=48, steps=10000),
     task_documents=2_000_000,
     task_items=2000,
     vocabularies=(256, 8192, 49152),

@@ -3,9 +3,9 @@
     python benchmarks/paper/run.py --out DIR --budget small --page docs/results/pretraining.md
     python benchmarks/paper/run.py speed grafted --out DIR --budget smoke --json
 
-Claims are memory, speed, grafted, sequence, planning, quality and loss-weights; without a name, all are tried. What is
-finished stays in DIR, so the same command goes on where it was stopped. Nothing else should run meanwhile where speed
-is measured. Needs PyTorch, and matplotlib for the page.
+Claims are memory, speed, grafted, sequence, induction, polynomials, quality and loss-weights; without a name, all are
+tried. What is finished stays in DIR, so the same command goes on where it was stopped. Nothing else should run
+meanwhile where speed is measured. Needs PyTorch, and matplotlib for the page.
 """
 
 from __future__ import annotations

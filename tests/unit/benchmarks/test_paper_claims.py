@@ -175,7 +175,7 @@ def test_at_equal_parameters_heads_take_the_place_of_blocks() -> None:
     from paper.models import pretraining
 
     alone, equal, more = (
-        scale_of(pretraining(SMALL.task_model, heads, 0)).parameters
+        scale_of(pretraining(SMALL.polynomial_model, heads, 0)).parameters
         for heads in (PretrainHeads(n=1), PretrainHeads(n=4, equal_parameters=True), PretrainHeads(n=4))
     )
     assert equal == pytest.approx(alone, rel=0.002)  # but for the norms at the heads' ends

@@ -117,7 +117,7 @@ def test_a_draft_that_changes_a_text_is_a_failure_and_no_figure(
 @pytest.mark.parametrize(("task", "num_groups"), [("polynomials", 5), ("induction", 1)])
 def test_a_task_is_trained_on_and_scored_by_groups(tmp_path: Path, budget: Budget, task: str, num_groups: int) -> None:
     workspace = Workspace(tmp_path / "out", budget, threads=1)
-    model = model_job("m", task, pretraining(budget.task_model, PretrainHeads(n=2), 0))
+    model = model_job("m", task, pretraining(budget.induction_model, PretrainHeads(n=2), 0))
     score = scoring_job("m", task)
     for job in (model, score):
         workspace.do(job, dict)

@@ -1,0 +1,60 @@
+"""Better at arithmetic that takes several steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from paper.budgets import Budget
+from paper.claim import Claim, Figures, Finding, Job, Line, Plot
+from paper.corpora import TRAINED_OPERATIONS
+from paper.made_up_tasks import MadeUpTask, Shares
+
+
+def _task(budget: Budget) -> MadeUpTask:
+    return MadeUpTask(name="polynomials", sizes=budget.polynomial_model)
+
+
+def _jobs(budget: Budget) -> Iterator[Job]:
+    return _task(budget).jobs(budget)
+
+
+def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
+    task = _task(budget)
+    return task.finding(
+        budget,
+        figures,
+        plots=(_plot(task.shares(budget, figures)),),
+        remarks=(
+            f"Expressions of more than {TRAINED_OPERATIONS} operations were never trained on. A guess is right once in "
+            "343 times. The paper trained on 26 billion tokens.",
+        ),
+    )
+
+
+def _plot(shares: Shares) -> Plot:
+    return Plot(
+        name="polynomials",
+        title="Arithmetic with polynomials",
+        x_label="operations of an expression",
+        y_label="share right",
+        lines=tuple(
+            Line(
+                label=variant,
+                points=tuple(
+                    (float(operations), tuple(each[group] for each in by_seeds))
+                    for operations, group in enumerate(by_seeds[0], start=1)
+                ),
+            )
+            for variant, by_seeds in shares.items()
+        ),
+    )
+
+
+POLYNOMIALS = Claim(
+    name="polynomials",
+    statement="Models that predict several tokens are better at arithmetic of several steps",
+    source="Gloeckle et al. 2404.19737, section 4.2: 30 M and 100 M parameters, F7[X]/(X⁵)",
+    method="polynomial arithmetic in F7[X]/(X³), scored by expressions that were never trained on",
+    jobs=_jobs,
+    find=_find,
+)

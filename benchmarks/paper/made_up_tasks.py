@@ -1,0 +1,108 @@
+"""A made-up task learnt with several tokens ahead and without: what two claims compare in one way."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headstart.train.pretrain.model_config import PretrainHeads
+from paper.budgets import Budget, Sizes
+from paper.claim import Figures, Finding, Job, Plot, Table
+from paper.drafting_figures import spread
+from paper.judgement import Comparison, by_seed
+from paper.models import model_job, pretraining
+from paper.scoring import scoring_job
+
+_BASE = "next token alone"
+_VARIANTS = {
+    _BASE: ("n1", PretrainHeads(n=1)),
+    "two tokens, equal parameters": ("equal-n2", PretrainHeads(n=2, equal_parameters=True)),
+    "four tokens, equal parameters": ("equal-n4", PretrainHeads(n=4, equal_parameters=True)),
+    "two tokens, same trunk": ("n2", PretrainHeads(n=2)),
+    "four tokens, same trunk": ("n4", PretrainHeads(n=4)),
+}
+
+REMARKS = (
+    "The paper compares at equal parameters, which takes blocks off a trunk that has few; the rows with the same trunk "
+    "show what that costs. It kept each run's best step by the test itself; here there is one step, the last.",
+    "Answers are greedy, by the native engine, without heads.",
+)
+
+Shares = Mapping[str, Sequence[Mapping[str, float]]]
+"""Shares of right answers by variant, seed and group of items."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MadeUpTask:
+    """A task, and what learns it.
+
+    Attributes:
+        name: of its text.
+        sizes: of the models.
+    """
+
+    name: str
+    sizes: Sizes
+
+    def jobs(self, budget: Budget) -> Iterator[Job]:
+        """All that is trained and scored."""
+        for seed in budget.seeds:
+            for variant in _VARIANTS:
+                yield self._model(variant, seed)
+                yield self._score(variant, seed)
+
+    def shares(self, budget: Budget, figures: Mapping[str, Figures]) -> Shares:
+        """What was answered rightly."""
+        return {
+            variant: [figures[self._score(variant, seed).name]["accuracy"] for seed in budget.seeds]
+            for variant in _VARIANTS
+        }
+
+    def finding(
+        self, budget: Budget, figures: Mapping[str, Figures], *, plots: tuple[Plot, ...] = (), remarks: tuple[str, ...]
+    ) -> Finding:
+        """What it came to.
+
+        Args:
+            budget: what was spent.
+            figures: of all jobs.
+            plots: of the shares.
+            remarks: about the task, before those that hold for every task.
+        """
+        shares = self.shares(budget, figures)
+        means = {
+            variant: [statistics.fmean(each.values()) for each in by_seeds] for variant, by_seeds in shares.items()
+        }
+        first = figures[self._model(_BASE, budget.seeds[0]).name]
+        return Finding(
+            model=f"bytes, {first['parameters'] / 1e6:.1f} M parameters, {self.sizes.num_layers} blocks of "
+            f"{self.sizes.hidden_size}",
+            data=f"{budget.task_documents:,} made-up items, {first['tokens'] / 1e6:.2g} MB in {self.sizes.steps} steps",
+            comparisons=tuple(
+                Comparison(f"{variant} above {_BASE}", by_seed(means[variant], means[_BASE]), "accuracy")
+                for variant in _VARIANTS
+                if variant != _BASE
+            ),
+            tables=(_table(shares),),
+            plots=plots,
+            remarks=(*remarks, *REMARKS),
+        )
+
+    def _model(self, variant: str, seed: int) -> Job:
+        name, heads = _VARIANTS[variant]
+        return model_job(f"{self.name}-{name}-seed{seed}", self.name, pretraining(self.sizes, heads, seed))
+
+    def _score(self, variant: str, seed: int) -> Job:
+        return scoring_job(self._model(variant, seed).name, self.name)
+
+
+def _table(shares: Shares) -> Table:
+    groups = list(shares[_BASE][0])
+    return Table(
+        head=("share right", *groups),
+        rows=tuple(
+            (variant, *(spread([each[group] for each in by_seeds], 3) for group in groups))
+            for variant, by_seeds in shares.items()
+        ),
+    )
