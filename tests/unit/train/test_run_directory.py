@@ -139,10 +139,12 @@ def test_a_run_may_begin_where_only_an_interrupted_beginning_or_hidden_files_lie
 def test_what_is_written_whole_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    done: list[str] = []
+    sync, place = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: done.append("synced") or sync(file))
+    monkeypatch.setattr(os, "replace", lambda old, new: done.append(Path(new).name) or place(old, new))
     RunDirectory(tmp_path, CONFIG).remember("steps", 3)
-    assert synced == [str(tmp_path / f"{name}.json.partial") for name in ("config", "decisions")]
+    assert done == ["synced", "config.json", "synced", "decisions.json"]
 
 
 def test_metrics_are_json_whatever_a_step_came_to(tmp_path: Path) -> None:
