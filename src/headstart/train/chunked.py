@@ -18,11 +18,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from headstart.errors import ConfigError
+from headstart.train.chunk_size import rows_at_once
 from headstart.train.loss_mix import LossMix
 from headstart.train.losses import RowLosses, TrunkLogits, evaluate_rows
-
-# [256, 8192] float32 is 8 MiB: some passes over it stay in the cache, and products are long enough to run at full speed
-CHUNK_ROWS = 256
 
 # tokens among which the likeliest is looked for again where products were rounded
 _RECHECKED = 4
@@ -80,7 +78,7 @@ def chunked_loss(
     row_weights: Tensor,
     trunk: TrunkSource | None = None,
     labels: Tensor | None = None,
-    chunk_rows: int = CHUNK_ROWS,
+    chunk_rows: int | None = None,
 ) -> ChunkedLoss:
     """The draft's unembedding and a mix of losses over N rows.
 
@@ -95,7 +93,7 @@ def chunked_loss(
         trunk: what the trunk says at the same rows.
         labels: int64 [N], ids of the draft's vocabulary, or `IGNORE_INDEX`. If no term reads them they still
             say what is correct: give the trunk's likeliest tokens to learn how often greedy text is guessed.
-        chunk_rows: rows whose logits exist at once.
+        chunk_rows: rows whose logits exist at once; by default `rows_at_once` of them.
 
     Raises:
         ConfigError: a term lacks what it needs, or shapes do not agree.
@@ -113,7 +111,7 @@ def chunked_losses(
     row_weights: Sequence[Tensor],
     trunk: TrunkSource | None = None,
     labels: Tensor | None = None,
-    chunk_rows: int = CHUNK_ROWS,
+    chunk_rows: int | None = None,
 ) -> list[ChunkedLoss]:
     """The same for several guesses at the same N rows, such as the depths of an unrolled head.
 
@@ -135,6 +133,8 @@ def chunked_losses(
             )
         if weights.shape != hidden.shape[:1]:
             raise ConfigError(f"row weights {list(weights.shape)} for {hidden.shape[0]} rows: give one for each.")
+    if chunk_rows is None:
+        chunk_rows = rows_at_once(len(unembedding))
     if chunk_rows < 1:
         raise ConfigError(f"chunk_rows = {chunk_rows}: it must be at least 1.")
     settings = _Settings(mix, tuple(row_weights), trunk, labels, chunk_rows, torch.is_grad_enabled())
@@ -143,20 +143,20 @@ def chunked_losses(
 
 
 @torch.no_grad()
-def log_normaliser(states: Tensor, unembedding: Tensor, chunk_rows: int = CHUNK_ROWS) -> tuple[Tensor, Tensor]:
+def log_normaliser(states: Tensor, unembedding: Tensor, chunk_rows: int | None = None) -> tuple[Tensor, Tensor]:
     """What a trunk's whole vocabulary adds up to, so that a reduced one can be used later without it.
 
     Args:
         states: [N, H], what the trunk's unembedding reads.
         unembedding: [V, H], of the whole vocabulary.
-        chunk_rows: rows whose logits exist at once.
+        chunk_rows: rows whose logits exist at once; by default `rows_at_once` of them.
 
     Returns:
         log_normaliser: [N], log-sum-exp of each row's logits, in float32 (float64 for float64).
         likeliest: int64 [N], the trunk's likeliest token.
     """
     normalisers, likeliest = [], []
-    for rows in torch.split(states, chunk_rows):
+    for rows in torch.split(states, chunk_rows or rows_at_once(len(unembedding))):
         logits = rows.to(unembedding.dtype) @ unembedding.t()
         normalisers.append((logits if logits.dtype == torch.float64 else logits.float()).logsumexp(-1))
         likeliest.append(_likeliest(rows, unembedding, logits))

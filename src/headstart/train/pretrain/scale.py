@@ -18,6 +18,7 @@ from headstart.architectures.heads import HeadsConfig, heads_program
 from headstart.architectures.program import Attention, Linear, Program
 from headstart.architectures.weights import wanted_shapes
 from headstart.checkpoint import open_checkpoint
+from headstart.train.chunk_size import rows_at_once
 from headstart.train.corpus import open_corpus
 from headstart.train.corpus.vocabulary import BYTE_VOCAB_SIZE, check_tokenizer_choice, read_tokenizer
 from headstart.train.pretrain.blueprint import make_blueprint
@@ -27,8 +28,7 @@ from headstart.train.pretrain.config import PretrainConfig
 _FLOAT_BYTES = 4
 _OPTIMISER_FLOATS = 2
 
-# rows whose logits exist at once, see `headstart.train.chunked`; with them their softmax, which becomes the gradient
-_CHUNK_ROWS = 256
+# with the logits of a chunk of rows their softmax, which becomes the gradient
 _CHUNK_COPIES = 2
 
 
@@ -137,7 +137,7 @@ def scale_of(config: PretrainConfig) -> Scale:
     numbers = sum(part.parameters for part in parts) * _FLOAT_BYTES
     alone = [part.activation_bytes for part in parts[1:]]
     in_sequence = heads is not None and heads.recurrent
-    chunk = min(rows, _CHUNK_ROWS) * trunk.vocab_size * _FLOAT_BYTES * _CHUNK_COPIES
+    chunk = min(rows, rows_at_once(trunk.vocab_size)) * trunk.vocab_size * _FLOAT_BYTES * _CHUNK_COPIES
     return Scale(
         vocab_size=trunk.vocab_size,
         parts=tuple(parts),

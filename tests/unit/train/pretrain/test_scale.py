@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headstart.testing.tiny_models import write_tiny_gguf
+from headstart.train.chunk_size import rows_at_once
 from headstart.train.corpus import open_corpus
 from headstart.train.pretrain.blueprint import make_blueprint
 from headstart.train.pretrain.config import DataConfig, PretrainConfig, TrainConfig
@@ -123,8 +124,6 @@ def test_logits_exist_for_a_chunk_of_rows_only(kind: str) -> None:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from headstart.train.chunked import CHUNK_ROWS
-
     largest = [0]
 
     class Widest(TorchDispatchMode):
@@ -142,10 +141,10 @@ def test_logits_exist_for_a_chunk_of_rows_only(kind: str) -> None:
     )
     with Widest():
         run(model, many).backward()
-    assert largest[0] == CHUNK_ROWS * VOCABULARY
+    assert largest[0] == rows_at_once(VOCABULARY) * VOCABULARY
     scale = scale_of(config_of(KINDS[kind], SIZES["llama"], batch_windows=8))
     unembedding = VOCABULARY * 64 * 4
-    assert scale.logits_bytes == 2 * CHUNK_ROWS * VOCABULARY * 4 + unembedding
+    assert scale.logits_bytes == 2 * rows_at_once(VOCABULARY) * VOCABULARY * 4 + unembedding
     assert [part.logits_bytes for part in scale.parts] == [8 * WINDOW * VOCABULARY * 4] * config.heads.n
 
 
