@@ -134,18 +134,19 @@ def test_logits_exist_for_a_chunk_of_rows_only(kind: str) -> None:
                     largest[0] = max(largest[0], tensor.numel())
             return found
 
-    tokens = batch.text.tokens.repeat(4, 1)
+    copies = 20
+    tokens = batch.text.tokens.repeat(copies, 1)
     many = type(batch)(
-        type(batch.text)(tokens, torch.zeros_like(tokens), batch.text.positions.repeat(4, 1)),
-        batch.supervised.repeat(4, 1),
+        type(batch.text)(tokens, torch.zeros_like(tokens), batch.text.positions.repeat(copies, 1)),
+        batch.supervised.repeat(copies, 1),
     )
     with Widest():
         run(model, many).backward()
     assert largest[0] == rows_at_once(VOCABULARY) * VOCABULARY
-    scale = scale_of(config_of(KINDS[kind], SIZES["llama"], batch_windows=8))
+    scale = scale_of(config_of(KINDS[kind], SIZES["llama"], batch_windows=BATCH * copies))
     unembedding = VOCABULARY * 64 * 4
     assert scale.logits_bytes == 2 * rows_at_once(VOCABULARY) * VOCABULARY * 4 + unembedding
-    assert [part.logits_bytes for part in scale.parts] == [8 * WINDOW * VOCABULARY * 4] * config.heads.n
+    assert [part.logits_bytes for part in scale.parts] == [BATCH * copies * WINDOW * VOCABULARY * 4] * config.heads.n
 
 
 def test_large_models_are_planned_at_once() -> None:
