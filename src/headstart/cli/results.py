@@ -39,6 +39,7 @@ def completion_document(completion: Completion, params: SamplingParams, opened: 
         "seed": completion.seed,
         **draft_account(completion),
         "tokens_per_s": completion.tokens_per_s,
+        "first_round_tokens": completion.first_round_tokens,
         "generation_s": completion.generation_s,
         "prefill_s": completion.prefill_s,
         "load_s": opened.load_s,
