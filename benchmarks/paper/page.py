@@ -1,4 +1,8 @@
-"""The page of all claims, written from the figures of finished jobs alone."""
+"""The page of all claims, written from the figures of finished jobs alone.
+
+A claim whose jobs are not all finished keeps what the page says of it, so that claims may be tried one by one, in
+folders that need not outlive them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ from typing import Any
 
 from headstart.train.whole_files import write_whole
 from paper.budgets import Budget
-from paper.claim import Claim, Figures, Finding, Job, Table
+from paper.claim import Claim, Figures, Finding, Job
+from paper.earlier_page import BUDGET, NOT_RUN, EarlierPage
 from paper.judgement import overall
 from paper.plots import draw
 from paper.workspace import Workspace
@@ -103,30 +108,39 @@ def distinct_jobs(claim: Claim, budget: Budget) -> list[Job]:
 
 
 def write_page(path: Path, states: Sequence[State], budget: Budget, threads: int) -> None:
-    """Write the page, with its plots in a folder of its name beside it."""
+    """Write the page, with its plots in a folder of its name beside it.
+
+    A page of the same budget that stands there already keeps what it says of claims that are not finished here.
+    """
+    earlier = EarlierPage.read(path, budget.name)
     words = ["python", "benchmarks/paper/run.py", "--budget", budget.name, "--threads", str(threads)]
     command = shlex.join([*words, "--out", "DIR", "--page", str(path)])
-    lines = [_INTRODUCTION.format(command=command), *_overview(states, budget)]
+    lines = [_INTRODUCTION.format(command=command), *_overview(states, budget, earlier)]
     for state in states:
-        lines += _section(state, path)
+        kept = earlier.sections.get(state.claim.statement, ()) if state.finding is None else ()
+        lines += kept or _section(state, path)
     write_whole(path, "\n".join(lines).rstrip() + "\n")
 
 
-def _overview(states: Sequence[State], budget: Budget) -> Iterator[str]:
+def _overview(states: Sequence[State], budget: Budget, earlier: EarlierPage) -> Iterator[str]:
+    head = ("claim", "model", "data", "seeds", "time of all runs", "outcome")
+    yield f"{BUDGET.format(budget.name)} Claims share runs, so times do not add up."
+    yield ""
     rows = []
     for state in states:
-        if state.finding is None:
-            part = f"{state.num_done} of {state.num_jobs} jobs are done" if state.num_done else "nothing is done"
-            rows.append((state.claim.statement, "–", "–", "–", "–", f"not run: {part}"))
-            continue
-        finding = state.finding
-        seeds = str(len(finding.comparisons[0].differences))
-        time = f"{state.seconds / 60:.0f} min"
-        rows.append((state.claim.statement, finding.model, finding.data, seeds, time, overall(finding.comparisons)))
-    head = ("claim", "model", "data", "seeds", "time of all runs", "outcome")
-    yield f"Budget: {budget.name}. Claims share runs, so times do not add up."
-    yield ""
-    yield from _table(Table(head=head, rows=tuple(rows)))
+        kept = earlier.rows.get(state.claim.statement, "") if state.finding is None else ""
+        rows.append(kept or _row(_overview_cells(state)))
+    yield from _table(head, rows)
+
+
+def _overview_cells(state: State) -> tuple[str, ...]:
+    statement, finding = state.claim.statement, state.finding
+    if finding is None:
+        part = f"{state.num_done} of {state.num_jobs} jobs are done" if state.num_done else "nothing is done"
+        return (statement, "–", "–", "–", "–", f"not run: {part}")
+    seeds = str(len(finding.comparisons[0].differences))
+    time = f"{state.seconds / 60:.0f} min"
+    return (statement, finding.model, finding.data, seeds, time, overall(finding.comparisons))
 
 
 def _section(state: State, page: Path) -> Iterator[str]:
@@ -136,13 +150,13 @@ def _section(state: State, page: Path) -> Iterator[str]:
     yield from _paragraph(f"Claimed by {claim.source}.")
     yield from _paragraph(f"Tried: {claim.method}.")
     if finding is None:
-        yield "Not run with this budget."
+        yield NOT_RUN
         yield ""
         return
     yield from (f"- {comparison}" for comparison in finding.comparisons)
     yield ""
     for table in finding.tables:
-        yield from _table(table)
+        yield from _table(table.head, [_row(row) for row in table.rows])
     for plot in finding.plots:
         drawn = draw(plot, page.parent / page.stem)
         yield f"![{plot.title}: {plot.y_label} over {plot.x_label}]({page.stem}/{drawn.name})"
@@ -157,10 +171,10 @@ def _paragraph(text: str) -> Iterator[str]:
     yield ""
 
 
-def _table(table: Table) -> Iterator[str]:
-    yield _row(table.head)
-    yield "|" + "---|" * len(table.head)
-    yield from (_row(row) for row in table.rows)
+def _table(head: Sequence[str], rows: Sequence[str]) -> Iterator[str]:
+    yield _row(head)
+    yield "|" + "---|" * len(head)
+    yield from rows
     yield ""
 
 

@@ -59,7 +59,8 @@ def main(
         out: folder of everything that is made.
         budget: what is spent: smoke (minutes, shows that it works), small (hours on two cores) or full (days).
         threads: of the CPU; the same number gives the same models.
-        page: Markdown file to write all claims of the budget to, with plots in a folder beside it.
+        page: Markdown file to write all claims of the budget to, with plots in a folder beside it; what it says of
+            claims that are not finished in `out` stays.
         only_estimate: say how long it would take, and do nothing.
         only_page: run nothing, write the page of what is finished.
         as_json: end with one JSON document on the last line.

@@ -292,6 +292,33 @@ def test_the_page_has_every_claim_and_says_of_those_not_run_that_they_are_not(tm
     assert (tmp_path / "page" / "a-plot.svg").read_bytes() == drawn
 
 
+def test_a_page_keeps_what_it_says_of_claims_that_are_not_finished_in_this_folder(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    first, second, third = (counting_claim(name, []) for name in ("first", "second", "third"))
+    page, places = tmp_path / "page.md", [tmp_path / name for name in ("a", "b")]
+    for claim, place in zip((first, second), places, strict=True):
+        workspace = Workspace(place, SMOKE, threads=1)
+        for job in distinct_jobs(claim, SMOKE):
+            workspace.do(job, no_versions)
+        write_page(page, [state_of(each, workspace) for each in (first, second, third)], SMOKE, threads=1)
+    text = page.read_text()
+    together = Workspace(tmp_path / "both", SMOKE, threads=1)
+    for claim in (first, second):
+        for job in distinct_jobs(claim, SMOKE):
+            together.do(job, no_versions)
+    whole = tmp_path / "whole" / "page.md"
+    whole.parent.mkdir()
+    write_page(whole, [state_of(each, together) for each in (first, second, third)], SMOKE, threads=1)
+    assert text.count("| holds |") == 2
+    assert text.count("not run: nothing is done") == 1
+    assert text == whole.read_text().replace(str(whole), str(page))
+
+    # of another budget nothing is kept
+    other = replace(SMOKE, name="other")
+    write_page(page, [state_of(each, Workspace(tmp_path, other, threads=1)) for each in (first, second)], other, 1)
+    assert page.read_text().count("Not run with this budget.") == 2
+
+
 # ---- the command
 
 
