@@ -32,14 +32,21 @@ class Engines:
     parts: EngineParts
 
     @staticmethod
-    def load(model: Path, heads: Path | None, threads: int | None) -> Engines:
-        """Load the model twice, once with heads: those of a file, or by default those that belong to the model.
+    def load(model: Path, heads: Path | None, threads: int | None, weights: str = "stored") -> Engines:
+        """Load the model twice, once with heads.
+
+        Args:
+            model: what is loaded.
+            heads: their file; by default those that belong to the model.
+            threads: of the CPU; by default as many as there are.
+            weights: of the model, as `load_parts` takes it.
 
         Raises:
             HeadstartError: the model or its heads cannot be loaded, or there are no heads.
         """
-        parts = load_parts(model, draft="heads" if heads is None else f"heads:{heads}", threads=threads)
-        plain = load_parts(model, draft="none", threads=threads)
+        draft = "heads" if heads is None else f"heads:{heads}"
+        parts = load_parts(model, draft=draft, threads=threads, weights=weights)
+        plain = load_parts(model, draft="none", threads=threads, weights=weights)
         return Engines(plain=_warmed(plain.make_engine(**_settings(BATCH))), parts=parts)
 
     def with_heads(self) -> Engine:

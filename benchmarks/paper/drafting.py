@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 _TOKEN_S = 1e-3
 
 
-def drafting_job(model: str, corpus: str, depths: Sequence[int], *, heads: str = "", race: bool = False) -> Job:
+def drafting_job(
+    model: str, corpus: str, depths: Sequence[int], *, heads: str = "", weights: str = "stored", race: bool = False
+) -> Job:
     """Measure heads that another job has trained; named after that with "drafting-" before.
 
     Args:
@@ -35,6 +37,7 @@ def drafting_job(model: str, corpus: str, depths: Sequence[int], *, heads: str =
         corpus: whose held-out documents are written on.
         depths: guesses ahead, each measured by itself.
         heads: name of the job that grafted them, if they were not trained with the model.
+        weights: of the model, as `headstart.engine.loading.load_parts` takes it.
         race: whether speed is measured as well, and with "paying" what the engine's own policy makes of all heads.
     """
 
@@ -45,14 +48,19 @@ def drafting_job(model: str, corpus: str, depths: Sequence[int], *, heads: str =
 
     return Job(
         name=f"drafting-{heads or model}",
-        settings={"model": model, "heads": heads or model, "corpus": corpus, "depths": list(depths), "race": race},
-        run=lambda workspace: _measure(workspace, model, corpus, depths, heads or model, race),
+        settings={
+            "model": model, "heads": heads or model, "weights": weights, "corpus": corpus, "depths": list(depths),
+            "race": race,
+        },
+        run=lambda workspace: _measure(workspace, model, corpus, depths, heads or model, weights, race),
         estimate=estimate,
     )
 
 
-def _measure(workspace: Workspace, model: str, corpus: str, depths: Sequence[int], heads: str, race: bool) -> Figures:
-    engines = Engines.load(workspace.model_folder(model), heads_file(workspace, heads), workspace.threads)
+def _measure(
+    workspace: Workspace, model: str, corpus: str, depths: Sequence[int], heads: str, weights: str, race: bool
+) -> Figures:
+    engines = Engines.load(workspace.model_folder(model), heads_file(workspace, heads), workspace.threads, weights)
     meter = _Meter(engines, _prompts(workspace, corpus), workspace.budget.answer_tokens, workspace.budget.rounds)
     found: dict[str, Any] = {str(depth): meter.measure(depth, race=race) for depth in depths}
     if race:

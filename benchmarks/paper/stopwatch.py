@@ -43,7 +43,7 @@ class Stopwatch:
             config: of the training.
         """
         shape = repr((corpus, config.model, config.heads.n, config.heads.kind, config.heads.equal_parameters,
-                      config.heads.own_unembedding, config.data.window, config.train.batch_windows))  # fmt: skip
+                      config.heads.unrolled, config.data.window, config.train.batch_windows))  # fmt: skip
         if shape not in self._known:
             self._known[shape] = _JUDGING * _time_steps(self._workspace, corpus, config)
         return self._known[shape]

@@ -91,7 +91,8 @@ def test_speed_is_measured_for_every_number_of_heads(tmp_path: Path, tried: Call
         assert list(found["by_depth"]) == ["1", "2", "3", "4", "5", "6", "7", "paying"]
         for key, each in found["by_depth"].items():
             assert each["speedup"] == pytest.approx(each["tokens_per_s"] / each["plain_tokens_per_s"], rel=1e-6)
-            most = 1 + (int(key) if key.isdigit() else 7)
+            # left alone, a module that is unrolled may go on to twice the depth it was trained for
+            most = 1 + (int(key) if key.isdigit() else 14)
             assert 1.0 <= each["tau"] <= most
             assert len(each["survival_drawn"]) <= most - 1
         # greedy and drawn for acceptance, greedy for speed, for each of eight ways, two prompts
