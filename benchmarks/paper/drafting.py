@@ -49,7 +49,11 @@ def drafting_job(
     return Job(
         name=f"drafting-{heads or model}",
         settings={
-            "model": model, "heads": heads or model, "weights": weights, "corpus": corpus, "depths": list(depths),
+            "model": model,
+            "heads": heads or model,
+            "weights": weights,
+            "corpus": corpus,
+            "depths": list(depths),
             "race": race,
         },
         run=lambda workspace: _measure(workspace, model, corpus, depths, heads or model, weights, race),
