@@ -46,7 +46,8 @@ class Budget:
             float32, to be fetched for every pass: where a pass costs next to nothing, fewer of them save nothing.
         induction_model: for stories with names of two letters.
         polynomial_model: for arithmetic.
-        task_documents: of a made-up task, to train on.
+        polynomial_ring: prime and terms of the ring that arithmetic is in.
+        task_training_items: of a made-up task, to train on.
         task_items: of a made-up task, to be scored by, of each group.
         vocabularies: of the claim about memory.
         head_counts: numbers of heads there.
@@ -66,7 +67,8 @@ class Budget:
     speed_model: Sizes
     induction_model: Sizes
     polynomial_model: Sizes
-    task_documents: int
+    polynomial_ring: tuple[int, int]
+    task_training_items: int
     task_items: int
     vocabularies: tuple[int, ...]
     head_counts: tuple[int, ...]
@@ -99,7 +101,8 @@ SMOKE = Budget(
     speed_model=Sizes(hidden_size=32, num_layers=2, num_heads=2, window=64, batch_windows=2, steps=4),
     induction_model=Sizes(hidden_size=32, num_layers=4, num_heads=2, window=256, batch_windows=1, steps=4),
     polynomial_model=Sizes(hidden_size=32, num_layers=4, num_heads=2, window=256, batch_windows=1, steps=4),
-    task_documents=400,
+    polynomial_ring=(3, 3),
+    task_training_items=4000,
     task_items=8,
     vocabularies=(256,),
     head_counts=(1, 4),
@@ -122,7 +125,8 @@ SMALL = Budget(
         hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=8, steps=1000, learning_rate=1e-3
     ),
     polynomial_model=Sizes(hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=4, steps=3200),
-    task_documents=150_000,
+    polynomial_ring=(3, 3),
+    task_training_items=150_000,
     task_items=500,
     vocabularies=(256, 8192, 49152),
     head_counts=(1, 2, 4, 8),
@@ -143,7 +147,8 @@ FULL = Budget(
     speed_model=Sizes(hidden_size=512, num_layers=12, num_heads=8, window=512, batch_windows=16, steps=3000),
     induction_model=Sizes(hidden_size=256, num_layers=6, num_heads=8, window=192, batch_windows=48, steps=3000),
     polynomial_model=Sizes(hidden_size=256, num_layers=6, num_heads=8, window=192, batch_windows=48, steps=10000),
-    task_documents=2_000_000,
+    polynomial_ring=(7, 3),
+    task_training_items=2_000_000,
     task_items=2000,
     vocabularies=(256, 8192, 49152),
     head_counts=(1, 2, 4, 8),

@@ -30,20 +30,23 @@ def sources_of(name: str, budget: Budget, folder: Path) -> tuple[str, ...]:
         budget: says how much of it.
         folder: where items are written.
     """
+    stem, count = name, budget.task_training_items
     match name:
         case "code":
             return budget.code
         case "prose":
             return budget.prose
         case "polynomials":
-            draw = partial(polynomials.training_item, most_operations=TRAINED_OPERATIONS)
+            ring = _ring(budget)
+            draw = partial(polynomials.training_sheet, ring=ring, most_operations=TRAINED_OPERATIONS)
+            stem, count = f"{name}-{ring.modulus}-{ring.terms}", count // polynomials.SHEET_ITEMS
         case "induction":
             draw = partial(induction.training_item, rare_one_of=RARE_ONE_OF)
         case _:
             raise ConfigError(f"corpus {name!r}: there are {', '.join(CORPORA)}.")
-    path = folder / f"{name}-{budget.task_documents}.jsonl"
+    path = folder / f"{stem}-{count}.jsonl"
     if not path.exists():
-        write_whole(path, "".join(_lines(distinct(draw, budget.task_documents))))
+        write_whole(path, "".join(_lines(distinct(draw, count))))
     return (f"jsonl:{path}",)
 
 
@@ -60,8 +63,12 @@ def scored_items(name: str, budget: Budget) -> list[Item]:
     return [
         item
         for operations in range(1, TRAINED_OPERATIONS + 3)
-        for item in distinct(partial(polynomials.held_out_item, operations=operations), count)
+        for item in distinct(partial(polynomials.held_out_item, ring=_ring(budget), operations=operations), count)
     ]
+
+
+def _ring(budget: Budget) -> polynomials.Ring:
+    return polynomials.Ring(*budget.polynomial_ring)
 
 
 def _lines(items: Iterator[Item]) -> Iterator[str]:

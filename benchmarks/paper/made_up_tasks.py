@@ -78,7 +78,8 @@ class MadeUpTask:
         return Finding(
             model=f"bytes, {first['parameters'] / 1e6:.1f} M parameters, {self.sizes.num_layers} blocks of "
             f"{self.sizes.hidden_size}",
-            data=f"{budget.task_documents:,} made-up items, {first['tokens'] / 1e6:.2g} MB in {self.sizes.steps} steps",
+            data=f"{budget.task_training_items:,} made-up items, {first['tokens'] / 1e6:.2g} MB in "
+            f"{self.sizes.steps} steps",
             comparisons=tuple(
                 Comparison(f"{variant} above {_BASE}", by_seed(means[variant], means[_BASE]), "accuracy")
                 for variant in _VARIANTS

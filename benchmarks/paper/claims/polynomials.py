@@ -20,13 +20,15 @@ def _jobs(budget: Budget) -> Iterator[Job]:
 
 def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
     task = _task(budget)
+    modulus, terms = budget.polynomial_ring
     return task.finding(
         budget,
         figures,
         plots=(_plot(task.shares(budget, figures)),),
         remarks=(
-            f"Expressions of more than {TRAINED_OPERATIONS} operations were never trained on. A guess is right once in "
-            "343 times. The paper trained on 26 billion tokens.",
+            f"Coefficients are of F{modulus}, and there are {terms} of them, so a guess is right once in "
+            f"{modulus**terms} times. Expressions of more than {TRAINED_OPERATIONS} operations were never trained on. "
+            "The paper trained on 26 billion tokens.",
         ),
     )
 
@@ -54,7 +56,7 @@ POLYNOMIALS = Claim(
     name="polynomials",
     statement="Models that predict several tokens are better at arithmetic of several steps",
     source="Gloeckle et al. 2404.19737, section 4.2: 30 M and 100 M parameters, F7[X]/(X⁵)",
-    method="polynomial arithmetic in F7[X]/(X³), scored by expressions that were never trained on",
+    method="arithmetic with polynomials over a smaller field, scored by expressions that were never trained on",
     jobs=_jobs,
     find=_find,
 )

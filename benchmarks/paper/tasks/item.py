@@ -6,6 +6,11 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from headstart.errors import ConfigError
+
+# of items that were all seen before, after which there are taken to be no others
+_MOST_REPEATS = 1000
+
 Draw = Callable[[int], "Item"]
 """The item of a number; the same number gives the same item."""
 
@@ -48,13 +53,19 @@ def distinct(draw: Draw, count: int) -> Iterator[Item]:
 
     Args:
         draw: gives the item of each number from 0.
-        count: of items; there must be as many different ones.
+        count: of items.
+
+    Raises:
+        ConfigError: there seem to be fewer.
     """
     seen: set[str] = set()
-    number = 0
+    number = repeats = 0
     while len(seen) < count:
         item = draw(number)
         number += 1
         if item.text not in seen:
             seen.add(item.text)
+            repeats = 0
             yield item
+        elif (repeats := repeats + 1) == _MOST_REPEATS:
+            raise ConfigError(f"{count} items like {item.text!r} are asked for; there seem to be {len(seen)} of them.")

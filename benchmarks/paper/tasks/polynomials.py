@@ -1,91 +1,108 @@
-"""Arithmetic with polynomials over seven numbers: F7[X]/(X^3).
+"""Arithmetic with polynomials over few numbers: Fp[X]/(X^n).
 
-A polynomial is its three coefficients, the constant first: "304" is 3 + 4 X^2. An item is an expression and its value,
-such as "(304+125)=422" or "-(110*001)=006". Operations are negation, sum, product, and composition, written @: f @ g is
-the representative f of degree below 3 at g. Expressions have as many operations as was asked, in a random tree.
+A polynomial is its coefficients, the constant first: "304" is 3 + 4 X^2. An item is an expression and its value, such
+as, over F7, "(304+125)=422" or "-(110*001)=006". Operations are negation, sum, product, and composition, written @:
+f @ g is the representative f of degree below n at g. Expressions are random trees of as many operations as was asked. A
+sheet to train on has several items, a line each.
 
-Source: Gloeckle et al. 2404.19737, section 4.2, which has X^5 in place of X^3.
+Source: Gloeckle et al. 2404.19737, section 4.2, which has F7[X]/(X^5).
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from paper.tasks.item import Item, is_held_out
 
-MODULUS, TERMS = 7, 3
-_HELD_OUT_ONE_OF = 20
+SHEET_ITEMS = 8
+
+_HELD_OUT_ONE_OF = 4
 _BINARY = "+*@"
 
 Polynomial = tuple[int, ...]
-"""Coefficients, the constant first, each at least 0 and below `MODULUS`; `TERMS` of them."""
+"""Coefficients of a ring, the constant first; as many as it has terms."""
 
 
-def add(left: Polynomial, right: Polynomial) -> Polynomial:
-    """The sum."""
-    return tuple((a + b) % MODULUS for a, b in zip(left, right, strict=True))
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Fp[X]/(X^n).
+
+    Attributes:
+        modulus: p, a prime of one digit; coefficients are at least 0 and below it.
+        terms: n; powers from it on are zero.
+    """
+
+    modulus: int
+    terms: int
+
+    def add(self, left: Polynomial, right: Polynomial) -> Polynomial:
+        """The sum."""
+        return self._reduced(a + b for a, b in zip(left, right, strict=True))
+
+    def negate(self, value: Polynomial) -> Polynomial:
+        """What gives zero with it."""
+        return self._reduced(-a for a in value)
+
+    def multiply(self, left: Polynomial, right: Polynomial) -> Polynomial:
+        """The product."""
+        product = [0] * self.terms
+        for power, factor in enumerate(left):
+            for other, coefficient in enumerate(right[: self.terms - power]):
+                product[power + other] += factor * coefficient
+        return self._reduced(iter(product))
+
+    def compose(self, outer: Polynomial, inner: Polynomial) -> Polynomial:
+        """The outer one at the inner one, by Horner's rule."""
+        value: Polynomial = (0,) * self.terms
+        for coefficient in reversed(outer):
+            value = self.add(self.multiply(value, inner), (coefficient, *(0,) * (self.terms - 1)))
+        return value
+
+    def draw(self, generator: random.Random) -> Polynomial:
+        """Any, all alike."""
+        return tuple(generator.randrange(self.modulus) for _ in range(self.terms))
+
+    def _reduced(self, coefficients: Iterator[int]) -> Polynomial:
+        return tuple(coefficient % self.modulus for coefficient in coefficients)
 
 
-def negate(value: Polynomial) -> Polynomial:
-    """What gives zero with it."""
-    return tuple(-a % MODULUS for a in value)
-
-
-def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
-    """The product, without the powers from `TERMS` on."""
-    product = [0] * TERMS
-    for power, factor in enumerate(left):
-        for other, coefficient in enumerate(right[: TERMS - power]):
-            product[power + other] += factor * coefficient
-    return tuple(coefficient % MODULUS for coefficient in product)
-
-
-def compose(outer: Polynomial, inner: Polynomial) -> Polynomial:
-    """The outer one at the inner one, by Horner's rule."""
-    value: Polynomial = (0,) * TERMS
-    for coefficient in reversed(outer):
-        value = add(multiply(value, inner), (coefficient, *(0,) * (TERMS - 1)))
-    return value
-
-
-def expression(generator: random.Random, operations: int) -> tuple[str, Polynomial]:
+def expression(generator: random.Random, ring: Ring, operations: int) -> tuple[str, Polynomial]:
     """An expression of so many operations, and its value."""
     if operations == 0:
-        value = tuple(generator.randrange(MODULUS) for _ in range(TERMS))
+        value = ring.draw(generator)
         return _spelled(value), value
     operation = generator.choice("-" + _BINARY)
     if operation == "-":
-        text, value = expression(generator, operations - 1)
-        return f"-{text}", negate(value)
+        text, value = expression(generator, ring, operations - 1)
+        return f"-{text}", ring.negate(value)
     on_the_left = generator.randrange(operations)
-    left_text, left = expression(generator, on_the_left)
-    right_text, right = expression(generator, operations - 1 - on_the_left)
-    apply = {"+": add, "*": multiply, "@": compose}[operation]
+    left_text, left = expression(generator, ring, on_the_left)
+    right_text, right = expression(generator, ring, operations - 1 - on_the_left)
+    apply = {"+": ring.add, "*": ring.multiply, "@": ring.compose}[operation]
     return f"({left_text}{operation}{right_text})", apply(left, right)
 
 
-def training_item(number: int, most_operations: int) -> Item:
-    """An item to train on, of 1 to `most_operations` operations."""
+def training_sheet(number: int, ring: Ring, most_operations: int) -> Item:
+    """Items to train on, each of 1 to `most_operations` operations."""
     generator = random.Random(f"train {number}")
+    items = (_drawn(generator, ring, 1, most_operations, held_out=False) for _ in range(SHEET_ITEMS))
+    return Item(prompt="\n".join(item.text for item in items), answer="")
+
+
+def held_out_item(number: int, ring: Ring, operations: int) -> Item:
+    """An item that is on no `training_sheet`."""
+    return _drawn(random.Random(f"test {operations} {number}"), ring, operations, operations, held_out=True)
+
+
+def _drawn(generator: random.Random, ring: Ring, fewest: int, most: int, *, held_out: bool) -> Item:
     while True:
-        operations = generator.randint(1, most_operations)
-        item = _item(generator, operations)
-        if not is_held_out(item.prompt, _HELD_OUT_ONE_OF):
+        operations = generator.randint(fewest, most)
+        text, value = expression(generator, ring, operations)
+        item = Item(prompt=f"{text}=", answer=_spelled(value), group=f"{operations} operation{'s' * (operations > 1)}")
+        if is_held_out(item.prompt, _HELD_OUT_ONE_OF) == held_out:
             return item
-
-
-def held_out_item(number: int, operations: int) -> Item:
-    """An item that no `training_item` is."""
-    generator = random.Random(f"test {operations} {number}")
-    while True:
-        item = _item(generator, operations)
-        if is_held_out(item.prompt, _HELD_OUT_ONE_OF):
-            return item
-
-
-def _item(generator: random.Random, operations: int) -> Item:
-    text, value = expression(generator, operations)
-    return Item(prompt=f"{text}=", answer=_spelled(value), group=f"{operations} operation{'s' * (operations > 1)}")
 
 
 def _spelled(value: Polynomial) -> str:

@@ -19,67 +19,81 @@ from paper.tasks.item import Item, distinct
 NAME = re.compile("[A-Z][a-z]?")
 
 
+SEVEN, THREE = polynomials.Ring(7, 3), polynomials.Ring(3, 3)
+
+
 class Residue:
-    """F7[X]/(X^3) by convolution; an expression's own text is Python over these."""
+    """Fp[X]/(X^3) by convolution; an expression's own text is Python over these."""
 
-    def __init__(self, digits: str) -> None:
-        self.coefficients = np.array([int(digit) for digit in digits])
+    def __init__(self, digits: str, modulus: int) -> None:
+        self.coefficients, self.modulus = np.array([int(digit) for digit in digits]), modulus
 
-    @staticmethod
-    def of(coefficients: np.ndarray) -> Residue:
-        return Residue("".join(str(c) for c in np.resize(np.append(coefficients, [0, 0, 0])[:3], 3) % 7))
+    def like(self, coefficients: np.ndarray) -> Residue:
+        return Residue("".join(str(c) for c in np.append(coefficients, [0, 0, 0])[:3] % self.modulus), self.modulus)
 
     def __add__(self, other: Residue) -> Residue:
-        return Residue.of(self.coefficients + other.coefficients)
+        return self.like(self.coefficients + other.coefficients)
 
     def __neg__(self) -> Residue:
-        return Residue.of(-self.coefficients)
+        return self.like(-self.coefficients)
 
     def __mul__(self, other: Residue) -> Residue:
-        return Residue.of(np.convolve(self.coefficients, other.coefficients))
+        return self.like(np.convolve(self.coefficients, other.coefficients))
 
     def __matmul__(self, other: Residue) -> Residue:
         constant, first, second = self.coefficients
         square = np.convolve(other.coefficients, other.coefficients)[:3]
-        return Residue.of(np.array([constant, 0, 0]) + first * other.coefficients + second * square)
+        return self.like(np.array([constant, 0, 0]) + first * other.coefficients + second * square)
 
     def __str__(self) -> str:
         return "".join(map(str, self.coefficients))
 
 
-def worked_out(item: Item) -> str:
-    expression = item.prompt.removesuffix("=")
-    return str(eval(re.sub(r"(\d{3})", r'Residue("\1")', expression), {"Residue": Residue}))
+def worked_out(expression: str, ring: polynomials.Ring) -> str:
+    return str(
+        eval(re.sub(r"(\d{3})", r'residue("\1")', expression), {"residue": partial(Residue, modulus=ring.modulus)})
+    )
+
+
+def items_of(sheet: Item) -> list[tuple[str, str]]:
+    """Expressions and their values."""
+    return [(expression, value) for expression, value in (line.split("=") for line in sheet.text.split("\n"))]
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("(304+125)", "422"), ("-152", "625"), ("(110*001)", "001"), ("(010@352)", "352")]
 )
 def test_the_oracle_of_these_tests_works_out_what_a_person_does(text: str, value: str) -> None:
-    assert worked_out(Item(prompt=f"{text}=", answer="")) == value
+    assert worked_out(text, SEVEN) == value
 
 
+@pytest.mark.parametrize("ring", [SEVEN, THREE])
 @pytest.mark.parametrize("operations", [1, 2, 3, 5])
-def test_an_expression_has_its_operations_and_its_value(operations: int) -> None:
+def test_an_expression_has_its_operations_and_its_value(operations: int, ring: polynomials.Ring) -> None:
     for number in range(60):
-        item = polynomials.held_out_item(number, operations)
+        item = polynomials.held_out_item(number, ring, operations)
         assert len(re.findall(r"[-+*@]", item.prompt)) == operations
-        assert item.answer == worked_out(item), item.prompt
+        assert item.prompt[-1] == "="
+        assert item.answer == worked_out(item.prompt[:-1], ring), item.prompt
         assert item.text == item.prompt + item.answer
 
 
-def test_expressions_to_train_on_have_up_to_so_many_operations() -> None:
-    items = [polynomials.training_item(number, 3) for number in range(200)]
-    assert {len(re.findall(r"[-+*@]", item.prompt)) for item in items} == {1, 2, 3}
-    assert all(item.answer == worked_out(item) for item in items)
+def test_sheets_to_train_on_have_expressions_of_up_to_so_many_operations() -> None:
+    sheets = [items_of(polynomials.training_sheet(number, THREE, 3)) for number in range(30)]
+    assert {len(sheet) for sheet in sheets} == {polynomials.SHEET_ITEMS}
+    items = [item for sheet in sheets for item in sheet]
+    assert {len(re.findall(r"[-+*@]", expression)) for expression, _ in items} == {1, 2, 3}
+    assert all(value == worked_out(expression, THREE) for expression, value in items)
 
 
 def test_no_expression_that_is_scored_was_trained_on() -> None:
-    # few expressions have one operation, so that by chance alone some would be both
-    trained = {polynomials.training_item(number, 1).prompt for number in range(3000)}
-    scored = {polynomials.held_out_item(number, 1).prompt for number in range(3000)}
-    assert len(trained) > 1000
-    assert len(scored) > 500
+    # few expressions have one operation, so that by chance alone most would be both
+    sheets = (polynomials.training_sheet(number, THREE, 1) for number in range(3000))
+    trained = {expression for sheet in sheets for expression, _ in items_of(sheet)}
+    scored = {polynomials.held_out_item(number, THREE, 1).prompt[:-1] for number in range(10000)}
+    # what there is: 27 negations and 3 x 729 of the others
+    assert len(trained | scored) == 27 + 3 * 27**2
+    assert 500 < len(scored) < 600
     assert not trained & scored
 
 
@@ -113,7 +127,10 @@ def test_two_token_names_are_as_rare_in_stories_as_was_asked() -> None:
 
 @pytest.mark.parametrize(
     "draw",
-    [partial(polynomials.training_item, most_operations=3), partial(induction.training_item, rare_one_of=10)],
+    [
+        partial(polynomials.training_sheet, ring=THREE, most_operations=3),
+        partial(induction.training_item, rare_one_of=10),
+    ],
     ids=["polynomials", "induction"],
 )
 def test_items_come_once_each_and_the_same_every_time(draw: partial[Item]) -> None:
@@ -124,11 +141,17 @@ def test_items_come_once_each_and_the_same_every_time(draw: partial[Item]) -> No
     assert len({item.text for item in items}) == 100
 
 
+def test_more_items_than_there_are_end_with_words_and_not_never() -> None:
+    few = partial(polynomials.held_out_item, ring=polynomials.Ring(2, 2), operations=1)
+    with pytest.raises(ConfigError, match=r"100 items like .* are asked for; there seem to be \d+ of them"):
+        list(distinct(few, 100))
+
+
 def test_a_task_s_text_is_written_once_and_scored_by_as_many_of_each_group(tmp_path: Path) -> None:
     (source,) = sources_of("induction", SMOKE, tmp_path)
     path = Path(source.removeprefix("jsonl:"))
     written = path.read_bytes()
-    assert written.count(b"\n") == SMOKE.task_documents
+    assert written.count(b"\n") == SMOKE.task_training_items
     path.write_bytes(written + b"\n")
     assert sources_of("induction", SMOKE, tmp_path) == (source,)
     assert path.read_bytes() == written + b"\n"
