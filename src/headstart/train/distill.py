@@ -7,6 +7,7 @@ text that was interrupted goes on to be, bit for bit, what it would have been.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -101,6 +102,8 @@ def write_text(
     prompts: PromptSource,
     config: DistillConfig,
     progress: Callable[[WritingProgress], None] | None = None,
+    *,
+    most_prompts: int | None = None,
 ) -> DistillReport:
     """Write until the store holds enough; one that holds a part already is continued.
 
@@ -114,6 +117,7 @@ def write_text(
         prompts: what the model is asked.
         config: how it writes, and how much.
         progress: called after each document.
+        most_prompts: that the store answers for, even if it does not hold enough then.
 
     Returns:
         An account of the whole store.
@@ -124,7 +128,7 @@ def write_text(
         UnsupportedError: the model's template, or the lack of one, cannot serve the prompts.
     """
     frame = _checked_frame(engine, store, prompts, config)
-    desk = _Desk(engine, store, prompts, frame, config, progress)
+    desk = _Desk(engine, store, prompts, frame, config, progress, math.inf if most_prompts is None else most_prompts)
     desk.write()
     tokens_per_s = desk.tokens_per_s  # first: what follows takes time as well
     return DistillReport(
@@ -146,6 +150,7 @@ class _Desk:
         frame: ChatFrame,
         config: DistillConfig,
         progress: Callable[[WritingProgress], None] | None,
+        most_prompts: float,
     ) -> None:
         self._engine = engine
         self._store = store
@@ -153,6 +158,7 @@ class _Desk:
         self._frame = frame
         self._config = config
         self._progress = progress
+        self._most_prompts = most_prompts
         self._in_work: dict[int, tuple[int, Composition]] = {}  # by sequence: number and making of a document
         self._finished: dict[int, Document | Absent] = {}  # by number; none of them is in the store
         self._next = store.counts.num_asked
@@ -171,7 +177,7 @@ class _Desk:
     def write(self) -> None:
         """Write to the end, and leave nothing in the engine."""
         try:
-            while self._store.num_supervised < self._config.num_tokens:
+            while self._is_short():
                 while self._engine.num_waiting < _NUM_WAITING and self._may_begin():
                     self._begin()
                 for event in self._engine.step():
@@ -182,6 +188,11 @@ class _Desk:
                 self._engine.cancel(sequence_id)
                 with suppress(Exception):  # what made it fail; the run ends for another reason
                     self._engine.completion(sequence_id)
+
+    def _is_short(self) -> bool:
+        """Whether the store is to hold more."""
+        counts = self._store.counts
+        return counts.num_supervised < self._config.num_tokens and counts.num_asked < self._most_prompts
 
     def _may_begin(self) -> bool:
         """Whether the next document is to be begun: surely wanted, or likely so and not too far ahead."""
@@ -240,7 +251,7 @@ class _Desk:
 
     def _shelve(self) -> None:
         """Put shards into the store that are complete, as long as more is wanted."""
-        while self._store.num_supervised < self._config.num_tokens:
+        while self._is_short():
             first = self._store.counts.num_asked
             numbers = range(first, first + self._config.shard_documents)
             if not all(number in self._finished for number in numbers):

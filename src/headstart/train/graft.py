@@ -172,7 +172,7 @@ class _Grafting:
         trunk = load_trunk(self._checkpoint, threads=config.threads, taps=layers)
         trunk_head = make_trunk_head(weights, trunk_config)
         runs = [self._prompts, self._run.path] if isinstance(self._prompts, Path) else [self._run.path]
-        cache = read_taps(runs, store.path, documents, self._checkpoint, trunk, trunk_head, self._report)
+        cache = read_taps(runs, documents, self._checkpoint, trunk, trunk_head, self._report)
         batches = TapBatches(cache, heads_config, trunk_config)
         heads = make_heads(heads_config, trunk_config, weights, text, batches, config.seed, self._start)
         trainer = make_trainer(heads, config, text, batches, trunk_head)

@@ -8,19 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headstart.checkpoint import Checkpoint
-from headstart.checkpoint.json_files import read_json_object
 from headstart.runtime.native import NativeTrunk
 from headstart.train.phases import Reporter
-from headstart.train.taps import TapCache, TapReader, TrunkHead
+from headstart.train.taps import TapCache, TapReader, TrunkHead, num_read
 from headstart.train.text_shard import Document
-from headstart.train.text_store import HEADER_NAME
 
 TAPS_NAME = "taps"
 
 
 def read_taps(
     runs: Sequence[Path],
-    text: Path,
     documents: Sequence[Document],
     checkpoint: Checkpoint,
     trunk: NativeTrunk,
@@ -30,8 +27,8 @@ def read_taps(
     """All that the layers of a trunk say of a text.
 
     Args:
-        runs: folders whose taps are taken if they are these; if none has them, they are read into the last one's.
-        text: folder of the text.
+        runs: folders whose taps are taken if they are these, and whole; if none has them, they are read into the last
+            one's.
         documents: of the text.
         checkpoint: of the trunk.
         trunk: loaded with the layers that are to be read; its cache is taken.
@@ -43,11 +40,10 @@ def read_taps(
         HeadstartError: as `TapCache`.
     """
     layers = list(trunk.tap_layers)
-    content = f"{checkpoint.digest()} {read_json_object(text / HEADER_NAME)['settings']} {layers}"
-    key = hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+    key = hashlib.blake2b(f"{checkpoint.digest()} {layers}".encode(), digest_size=16).hexdigest()
     reader = TapReader(trunk, max(len(document.tokens) for document in documents))
     width = len(trunk_head.final_norm) * len(layers)
-    cache = TapCache(_folder(runs, key), documents, reader, trunk_head, width, key)
+    cache = TapCache(_folder(runs, documents, key), documents, reader, trunk_head, width, key)
     begun, tokens = time.monotonic(), 0
     while cache.num_read < len(documents):
         tokens += cache.read_next()
@@ -56,10 +52,6 @@ def read_taps(
     return cache
 
 
-def _folder(runs: Sequence[Path], key: str) -> Path:
+def _folder(runs: Sequence[Path], documents: Sequence[Document], key: str) -> Path:
     *others, own = (run / TAPS_NAME for run in runs)
-    for folder in others:
-        about = folder / "about.json"
-        if about.is_file() and read_json_object(about).get("key") == key:
-            return folder
-    return own
+    return next((folder for folder in others if num_read(folder, documents, key) == len(documents)), own)

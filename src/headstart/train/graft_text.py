@@ -8,6 +8,7 @@ from pathlib import Path
 from headstart.checkpoint import Checkpoint
 from headstart.checkpoint.json_files import read_json_object
 from headstart.engine import Engine
+from headstart.errors import CheckpointError
 from headstart.train.composition import DistillConfig
 from headstart.train.distill import WritingProgress, fitting_config, text_header, write_text
 from headstart.train.phases import Reporter
@@ -24,7 +25,8 @@ _TEXT_SHARE = 0.3
 # documents written together; more of them share the cost of a pass, until the cache is full
 _BATCH = 32
 
-_WHOLE = "text_is_whole"
+# decided once: prompts that the whole text answers for
+_WHOLE = "text_prompts"
 
 
 class _TimeIsUpError(Exception):
@@ -32,19 +34,25 @@ class _TimeIsUpError(Exception):
 
 
 def open_text(path: Path, checkpoint: Checkpoint) -> TextStore:
-    """Open a text that this very model has written.
+    """Open a text that this very model has written, all of it.
 
     Raises:
-        CheckpointError: it is another's, or damaged.
+        CheckpointError: it is another's, or damaged, or a part of it is gone.
     """
-    return TextStore.open(path, source=TextSource.of(checkpoint))
+    store = TextStore.open(path, source=TextSource.of(checkpoint))
+    if store.num_lost:
+        raise CheckpointError(
+            f"{path}: shards at the end are missing, with what became of {store.num_lost} prompts. Copy the text anew, "
+            "or take up the run that wrote it; the same documents come again."
+        )
+    return store
 
 
 def text_is_whole(run: Path) -> bool:
     """Whether the text of a run's folder is all that the run will write."""
     decisions = run / DECISIONS_NAME
     # a text may also have been laid there by hand
-    return not decisions.exists() or bool(read_json_object(decisions).get(_WHOLE))
+    return not decisions.exists() or _WHOLE in read_json_object(decisions)
 
 
 def grow_text(
@@ -74,12 +82,14 @@ def grow_text(
     path = run.path / TEXT_NAME
     config = fitting_config(config, checkpoint, prompts)
     if (path / HEADER_NAME).exists():
-        store = open_text(path, checkpoint)
+        store = TextStore.open(path, source=TextSource.of(checkpoint))
     else:
         store = TextStore.create(path, text_header(checkpoint, prompts, config))
-    if run.recall(_WHOLE):
+    whole: int | None = run.recall(_WHOLE)
+    if whole is not None and store.counts.num_asked >= whole:
         return store
-    deadline = None if clock.limit_s is None else _TEXT_SHARE * clock.limit_s
+    # shards that were lost are written again, however long that takes
+    deadline = None if clock.limit_s is None or whole is not None else _TEXT_SHARE * clock.limit_s
 
     def tell(written: WritingProgress) -> None:
         rate = f"{written.tokens_per_s:.0f} tokens/s"
@@ -93,6 +103,6 @@ def grow_text(
 
     engine = Engine.load(checkpoint.path, draft="none", threads=threads, max_batch=_BATCH)
     with engine, suppress(_TimeIsUpError):  # what was not shelved yet is lost
-        write_text(engine, store, prompts, config, tell)
-    run.remember(_WHOLE, True)
+        write_text(engine, store, prompts, config, tell, most_prompts=whole)
+    run.remember(_WHOLE, store.counts.num_asked)
     return store

@@ -181,7 +181,7 @@ class _JointGraft:
         weights = load_weights(self._checkpoint)
         trunk_head = make_trunk_head(weights, trunk_config)
         native = load_trunk(self._checkpoint, threads=stage.threads, taps=layers_to_read(heads_config, trunk_config))
-        cache = read_taps(runs, store.path, documents, self._checkpoint, native, trunk_head, report)
+        cache = read_taps(runs, documents, self._checkpoint, native, trunk_head, report)
         batches = TapBatches(cache, heads_config, trunk_config)
         trunk = TrunkModule(trunk_config, weights, heads_config.taps)
         del weights  # the module has its own, and a second copy would wait through the whole run

@@ -56,10 +56,12 @@ class RunDirectory:
         about = path / "config.json"
         # a run that ended before it left anything, such as by an error in its settings, may begin again with others
         self.resumed = bool(_others(path, about))
-        if self.resumed:
-            _require_same(path, _config_of(path, about), config)
-            self._end_last_line()
-            return
+        if self.resumed or about.exists():
+            old = _config_of(path, about)
+            if self.resumed:
+                _require_same(path, old, config)
+                self._end_last_line()
+                return
         self._begin(config)
 
     def _begin(self, config: Mapping[str, Any]) -> None:
@@ -188,10 +190,8 @@ def _others(path: Path, about: Path) -> list[Path]:
 def _config_of(path: Path, about: Path) -> Mapping[str, Any]:
     document = read_json_object(about) if about.exists() else {}
     if "config" not in document or "versions" not in document:
-        raise ConfigError(
-            f"{path} holds no run, but other files, such as {_others(path, about)[0].name}. Name a new folder, or an "
-            "empty one."
-        )
+        found = next((other.name for other in _others(path, about)), about.name)
+        raise ConfigError(f"{path} holds no run, but other files, such as {found}. Name a new folder, or an empty one.")
     config: Mapping[str, Any] = document["config"]
     return config
 

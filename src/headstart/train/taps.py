@@ -1,12 +1,13 @@
 """What the trunk's layers say of the training text, read once and kept on disk.
 
 The trunk is the native one, so heads learn from the very states that they will
-be given. A cache belongs to one text and one set of taps; a window that is
-there is never computed again, so an interrupted run goes on.
+be given. A cache belongs to one text and one set of taps; a document that is
+there is never read again, so an interrupted run goes on.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -37,6 +38,8 @@ _CHUNK = 256
 
 # documents after which it is noted how far reading came
 _SAVE_EVERY = 100
+
+_ABOUT_NAME = "about.json"
 
 
 class TapReader:
@@ -112,7 +115,7 @@ class TapCache:
             reader: gives what is not there yet.
             head: of the trunk.
             width: of all taps together.
-            key: digest of trunk, taps and what the text is; a cache of another one is begun anew.
+            key: digest of trunk and taps; a cache of others, or of another text, is begun anew.
 
         Raises:
             CapacityError: the disk has no room for it.
@@ -120,11 +123,10 @@ class TapCache:
         self._documents, self._reader, self._head, self._path, self._key = documents, reader, head, path, key
         self._offsets = np.cumsum([0, *(len(document.tokens) for document in documents)])
         path.mkdir(parents=True, exist_ok=True)
-        about = path / "about.json"
-        known = read_json_object(about) if about.exists() else {}
-        self.num_read = int(known["documents"]) if known.get("key") == key else 0
+        self.num_read = num_read(path, documents, key)
+        self._read_text = _digest_of(documents[: self.num_read])
         if not self.num_read:
-            about.unlink(missing_ok=True)  # what it says is about to be overwritten
+            (path / _ABOUT_NAME).unlink(missing_ok=True)  # what it says is about to be overwritten
         num_tokens = int(self._offsets[-1])
         _require_room(path, num_tokens * (2 * width + 8))
         self._taps = _map(path / "taps.u16", np.uint16, (num_tokens, width))
@@ -146,6 +148,7 @@ class TapCache:
         self._taps[place] = rounded.view(torch.uint16).numpy()
         self._normaliser[place] = normalisers.numpy()
         self._likeliest[place] = likeliest.numpy()
+        self._read_text.update(_raw(self._documents[self.num_read]))
         self.num_read += 1
         if self.num_read % _SAVE_EVERY == 0 or self.num_read == len(self._documents):
             self._save()
@@ -154,7 +157,8 @@ class TapCache:
     def _save(self) -> None:
         for array in (self._taps, self._normaliser, self._likeliest):
             array.flush()
-        write_whole(self._path / "about.json", json.dumps({"key": self._key, "documents": self.num_read}))
+        about = {"key": self._key, "documents": self.num_read, "text": self._read_text.hexdigest()}
+        write_whole(self._path / _ABOUT_NAME, json.dumps(about))
 
     def batch(self, windows: Windows, indices: Sequence[int], columns: slice) -> TrainingBatch:
         """Windows with their taps.
@@ -194,6 +198,33 @@ class TapCache:
 
     def _states(self, taps: Tensor) -> Tensor:
         return self._head.normed(taps[..., taps.shape[-1] - len(self._head.final_norm) :])
+
+
+def num_read(path: Path, documents: Sequence[Document], key: str) -> int:
+    """How many documents of a text have been read into a cache: from the first on; 0 if it is of another text or key.
+
+    Args:
+        path: its folder, which need not be there.
+        documents: the text.
+        key: as `TapCache` takes it.
+    """
+    about = path / _ABOUT_NAME
+    known = read_json_object(about) if about.exists() else {}
+    count = known.get("documents")
+    if known.get("key") != key or not isinstance(count, int) or not 0 <= count <= len(documents):
+        return 0
+    return count if known.get("text") == _digest_of(documents[:count]).hexdigest() else 0
+
+
+def _digest_of(documents: Sequence[Document]) -> hashlib.blake2b:
+    state = hashlib.blake2b(digest_size=16)
+    for document in documents:
+        state.update(_raw(document))
+    return state
+
+
+def _raw(document: Document) -> bytes:
+    return len(document.tokens).to_bytes(8, "little") + document.tokens.astype("<i4").tobytes()
 
 
 def _require_room(path: Path, num_bytes: int) -> None:

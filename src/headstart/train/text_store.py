@@ -2,8 +2,9 @@
 
 The header says which model, tokenizer and chat template the ids belong to and
 how they were chosen; a store is used with these and with no others. Shards are
-only ever added, so a store that was interrupted anywhere is a whole, shorter
-one. All counts are taken from the shards; those in the header are for readers.
+only ever added, and the header says afterwards how far they go; so a store that
+was interrupted anywhere is a whole, shorter one, and one whose header tells of
+more than its shards hold has lost some. All counts are taken from the shards.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class TextStore:
         path: the folder.
         header: what it is.
         counts: of all shards together.
+        num_lost: prompts that the header tells of, and no shard: shards at the end are gone.
 
     Example:
         >>> store = TextStore.open("text", source=TextSource.of(checkpoint))
@@ -83,11 +85,14 @@ class TextStore:
         True
     """
 
-    def __init__(self, path: Path, header: TextHeader, shards: Sequence[Path], counts: Counts) -> None:
+    def __init__(
+        self, path: Path, header: TextHeader, shards: Sequence[Path], counts: Counts, num_lost: int = 0
+    ) -> None:
         """See `create` and `open`, which make these."""
         self.path = path
         self.header = header
         self.counts = counts
+        self.num_lost = num_lost
         self._shards = list(shards)
 
     @classmethod
@@ -114,7 +119,7 @@ class TextStore:
 
     @classmethod
     def open(cls, path: str | Path, *, source: TextSource | None = None) -> Self:
-        """Open a store and check every shard.
+        """Open a store and check every shard that is there.
 
         Args:
             path: its folder.
@@ -126,17 +131,17 @@ class TextStore:
             UnsupportedError: a later version of the format.
         """
         path = Path(path)
-        header = _read_header(path / HEADER_NAME)
+        header, num_told = _read_header(path / HEADER_NAME)
         if source is not None:
             check_source(path, header.source, source)
         shards = _find_shards(path)
         counts = Counts()
         for shard in shards:
             counts += read_shard(shard, header.categories).counts
-        return cls(path, header, shards, counts)
+        return cls(path, header, shards, counts, max(0, num_told - counts.num_asked))
 
     def append(self, outcomes: Sequence[Document | Absent]) -> None:
-        """Add a shard.
+        """Add a shard. What was lost counts as given up then: those to come may be other ones.
 
         Args:
             outcomes: what became of the next prompts, in order; plain documents if none was missed.
@@ -150,6 +155,7 @@ class TextStore:
         path = _shard_path(self.path, len(self._shards))
         self.counts += write_shard(path, outcomes, self.header.categories)
         self._shards.append(path)
+        self.num_lost = 0
         self._write_header()
 
     def documents(self) -> Iterator[Document]:
@@ -200,7 +206,8 @@ def check_source(path: Path, found: TextSource, expected: TextSource) -> None:
             )
 
 
-def _read_header(path: Path) -> TextHeader:
+def _read_header(path: Path) -> tuple[TextHeader, int]:
+    """What a store is, and how many prompts its shards answer for."""
     if not path.is_file():
         raise CheckpointError(f"{path.parent}: no store of text, as there is no {HEADER_NAME}. Name another folder.")
     document = read_json_object(path)
@@ -214,8 +221,9 @@ def _read_header(path: Path) -> TextHeader:
     try:
         if not isinstance(settings, dict) or not isinstance(categories, list) or not isinstance(source, dict):
             raise TypeError("source, settings or categories are not of their types")
-        return TextHeader(source=TextSource(**source), settings=settings, categories=tuple(map(str, categories)))
-    except TypeError as error:
+        header = TextHeader(source=TextSource(**source), settings=settings, categories=tuple(map(str, categories)))
+        return header, int(document["counts"]["num_asked"])
+    except (TypeError, KeyError, ValueError) as error:
         raise CheckpointError(f"{path}: the header is malformed ({error}). Copy the store anew.") from error
 
 

@@ -231,6 +231,57 @@ def test_a_text_that_is_still_being_written_is_not_taken(
     assert graft(model, tmp_path / "b", SMALL, tmp_path / "a") is not None
 
 
+def test_shards_that_were_lost_are_written_again_and_no_part_of_a_text_is_taken_for_it(
+    model: Path, whole: tuple[Path, GraftResult], tmp_path: Path
+) -> None:
+    for phase in ("reading", "training"):
+        run = tmp_path / phase
+        show, should_stop = stop_at(phase, 2)
+        assert graft(model, run, SMALL, PROMPTS, show=show, should_stop=should_stop) is None
+        shards = sorted((run / "text").glob("shard-*"))
+        assert len(shards) > 1
+        lost = shards[-1].read_bytes()
+        shards[-1].unlink()
+        with pytest.raises(CheckpointError, match=r"shards at the end are missing.*take up the run that wrote it"):
+            graft(model, tmp_path / f"{phase}-taken", SMALL, run)
+        # it is written on to where it ended, even if that is stopped again, and not to where it would end by now
+        show, should_stop = stop_at("writing", 1)
+        assert graft(model, run, SMALL, PROMPTS, show=show, should_stop=should_stop) is None
+        assert graft(model, run, SMALL, PROMPTS) is not None
+        assert shards[-1].read_bytes() == lost
+        for name in OUTCOME:
+            assert (run / name).read_bytes() == (whole[0] / name).read_bytes(), name
+
+
+def test_a_text_that_ended_with_its_time_is_written_again_as_far_as_it_went(model: Path, tmp_path: Path) -> None:
+    config = replace(SMALL, minutes=1e-6, text_tokens=None, epochs=None)
+    show, should_stop = stop_at("training", 1)
+    assert graft(model, tmp_path, config, PROMPTS, show=show, should_stop=should_stop) is None
+    (shard,) = (tmp_path / "text").glob("shard-*")
+    before = shard.read_bytes()
+    shard.unlink()
+    assert graft(model, tmp_path, config, PROMPTS) is not None
+    assert list((tmp_path / "text").glob("shard-*")) == [shard]
+    assert shard.read_bytes() == before
+
+
+def test_taps_of_another_text_with_the_same_settings_are_not_taken(model: Path, tmp_path: Path) -> None:
+    texts = [
+        [document([1, 2, begin, first + step], [False, False, False, True]) for begin in range(3, 9) for step in (0, 1)]
+        for first in (20, 40)
+    ]
+    runs = [text_run(model, tmp_path / name, text) for name, text in zip("ab", texts, strict=True)]
+    for run in runs:
+        assert graft(model, run / "out", SMALL, run) is not None
+    # the taps of one text lie where those of the other would be looked for
+    shutil.copytree(runs[0] / "out" / "taps", runs[1] / "taps")
+    about = (runs[1] / "taps" / "about.json").read_bytes()
+    assert graft(model, runs[1] / "again", SMALL, runs[1]) is not None
+    assert (runs[1] / "taps" / "about.json").read_bytes() == about
+    for name in OUTCOME:
+        assert (runs[1] / "again" / name).read_bytes() == (runs[1] / "out" / name).read_bytes(), name
+
+
 def document(tokens: list[int], supervised: list[bool]) -> Document:
     return Document(
         tokens=np.array(tokens, np.int32), supervised=np.array(supervised), temperature=0.0, seed=0, category="other"

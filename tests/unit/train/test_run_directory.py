@@ -130,6 +130,16 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path, name: str) -
     assert (tmp_path / name).read_text() == "{}"
 
 
+@pytest.mark.parametrize("beside", [None, ".git"])
+def test_a_config_of_something_else_is_left_alone(tmp_path: Path, beside: str | None) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    if beside:
+        (tmp_path / beside).mkdir()
+    with pytest.raises(ConfigError, match=r"holds no run, but other files, such as config\.json"):
+        RunDirectory(tmp_path, CONFIG)
+    assert (tmp_path / "config.json").read_text() == '{"model_type": "llama"}'
+
+
 def test_a_run_may_begin_where_only_an_interrupted_beginning_or_hidden_files_lie(tmp_path: Path) -> None:
     for name in ("config.json.partial", ".gitignore"):
         (tmp_path / name).write_text("")

@@ -153,6 +153,16 @@ def test_text_that_grows_is_read_on(lab: Any, open_cache: Any, reader: CountingR
     assert_equal(batch_of(more, documents[:2]), before)
 
 
+def test_another_text_under_the_same_key_starts_anew(lab: Any, open_cache: Any, reader: CountingReader) -> None:
+    documents = lab.documents(LENGTHS)
+    read_all(open_cache(documents), documents)
+    reader.texts.clear()
+    other = [documents[1], *documents[1:]]
+    assert open_cache(other).num_read == 0
+    fewer = open_cache(documents[:3])  # the other cache has removed what was known
+    assert fewer.num_read == 0
+
+
 def test_another_key_starts_anew_and_ends_the_old_one(lab: Any, open_cache: Any, reader: CountingReader) -> None:
     """Even if it was interrupted before it noted anything: what it wrote lies where the old taps lay."""
     documents = lab.documents(LENGTHS)

@@ -73,9 +73,19 @@ def test_counts_are_exact(store):
 
 def test_counts_are_taken_from_the_shards_alone(store):
     header = json.loads((store.path / "text.json").read_text())
-    header["counts"] = {"num_asked": 99}  # as after an interruption between shard and header
+    header["counts"] = {"num_asked": 3}  # as after an interruption between shard and header
     (store.path / "text.json").write_text(json.dumps(header))
-    assert TextStore.open(store.path).counts == store.counts
+    opened = TextStore.open(store.path)
+    assert (opened.counts, opened.num_lost) == (store.counts, 0)
+
+
+def test_shards_that_are_gone_at_the_end_are_noticed(store):
+    assert TextStore.open(store.path).num_lost == 0
+    shard(store, 1).unlink()
+    opened = TextStore.open(store.path)
+    assert (opened.counts.num_asked, opened.num_lost) == (3, 2)
+    opened.append([Absent.FAILED, THIRD])
+    assert (opened.num_lost, TextStore.open(store.path).num_lost) == (0, 0)
 
 
 def test_an_unfinished_shard_is_none(store):
@@ -162,6 +172,8 @@ def test_what_is_no_store_is_refused(store, tmp_path):
         ("format", "other", CheckpointError),
         ("source", {"model": "aa"}, CheckpointError),
         ("categories", None, CheckpointError),
+        ("counts", {"num_asked": "some"}, CheckpointError),
+        ("counts", {}, CheckpointError),
     ):
         (store.path / "text.json").write_text(json.dumps(header | {key: value}))
         with pytest.raises(kind):
