@@ -8,11 +8,12 @@ state.safetensors    the last checkpoint, replaced as a whole
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from headstart.train.whole_files import partial_path, write_whole
 
 STATE_NAME, DECISIONS_NAME = "state.safetensors", "decisions.json"
 
-_PROGRESS = "progress"
+_PROGRESS, _DIGEST = "progress", "digest"
 
 
 class RunDirectory:
@@ -133,11 +134,9 @@ class RunDirectory:
             tensors: float32, of any shape.
             progress: plain JSON data.
         """
-        write_safetensors(
-            self.path / STATE_NAME,
-            [_stored(name, tensor) for name, tensor in tensors.items()],
-            {_PROGRESS: json.dumps(progress)},
-        )
+        stored = [_stored(name, tensor) for name, tensor in tensors.items()]
+        about = {_PROGRESS: json.dumps(progress), _DIGEST: _digest(stored)}
+        write_safetensors(self.path / STATE_NAME, stored, about)
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """What `save` was given last, or `None`.
@@ -166,11 +165,22 @@ def read_state(run: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     metadata, _ = read_safetensors_header(path)
     if _PROGRESS not in metadata:
         raise CheckpointError(f"{path} is no state of a run. Remove it to begin anew.")
+    stored = read_safetensors(path)
+    if metadata.get(_DIGEST) != _digest(stored.values()):
+        raise CheckpointError(f"{path} is damaged: it does not hold what was written. Remove it to begin anew.")
     tensors = {
         name: torch.from_numpy(tensor.data.view(np.float32).reshape(tensor.shape).copy())
-        for name, tensor in read_safetensors(path).items()
+        for name, tensor in stored.items()
     }
     return tensors, json.loads(metadata[_PROGRESS])
+
+
+def _digest(tensors: Iterable[StoredTensor]) -> str:
+    state = hashlib.blake2b(digest_size=16)
+    for tensor in sorted(tensors, key=lambda tensor: tensor.name):
+        state.update(tensor.name.encode())
+        state.update(tensor.data)
+    return state.hexdigest()
 
 
 def _stored(name: str, tensor: Tensor) -> StoredTensor:

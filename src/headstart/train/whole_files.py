@@ -1,4 +1,4 @@
-"""Small text files that are replaced as a whole, or not at all."""
+"""Files that are there as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ def write_whole(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())  # else a power cut could leave the name with nothing behind it
     os.replace(partial, path)
+
+
+def settle(path: Path) -> None:
+    """See to it that what a file holds, or which names a folder has, survives a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def partial_path(path: Path) -> Path:

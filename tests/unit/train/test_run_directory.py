@@ -66,6 +66,18 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
         run.load()
 
 
+@pytest.mark.parametrize("place", [-1, -200])
+def test_a_state_with_an_altered_number_is_named(tmp_path: Path, place: int) -> None:
+    run = RunDirectory(tmp_path, CONFIG)
+    run.save({"weight": torch.zeros(100), "other": torch.ones(3)}, {"step": 1})
+    path = tmp_path / "state.safetensors"
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"state\.safetensors is damaged: it does not hold what was written"):
+        run.load()
+
+
 def test_a_save_that_was_interrupted_leaves_the_one_before(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path, CONFIG)
     run.save({"weight": torch.ones(3)}, {"step": 1})

@@ -74,7 +74,8 @@ class TrainConfig:
         final_share: of the highest rate, at the end.
         weight_decay: of matrices.
         max_gradient_norm: gradients are scaled down to it.
-        ema: decay of the moving average of weights that is written and judged; 0 for none.
+        ema: decay of the moving average of weights that is written and judged; 0 for none. After t steps it is at
+            most (1 + t) / (10 + t), so that the first weights are soon forgotten.
         precision: of products: "float32" or "bfloat16". Weights and their optimiser are float32.
         device: "cpu", "cuda", or "auto" for cuda if there is one.
         spike_factor: a step whose loss or gradient is above so many times the recent median is skipped; 0 for no limit.

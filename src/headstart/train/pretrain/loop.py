@@ -9,10 +9,9 @@ ends with the same weights.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, astuple, fields
 
 from torch import Tensor
 
@@ -21,6 +20,7 @@ from headstart.train.phases import Reporter, StoppedError
 from headstart.train.pretrain.acceptance import Acceptance, PretrainMeter
 from headstart.train.pretrain.batch import LabelledText
 from headstart.train.pretrain.config import TrainConfig
+from headstart.train.pretrain.plan import Pace, Plan, make_plan
 from headstart.train.pretrain.state_store import StateStore
 from headstart.train.pretrain.team import Team
 from headstart.train.pretrain.trackers import Send, flat
@@ -29,26 +29,8 @@ from headstart.train.pretrain.validation import Validation, validate
 from headstart.train.run_clock import RunClock
 from headstart.train.run_directory import RunDirectory
 
-# of a run: how often it is judged unless settings say
-_VALIDATIONS, _MEASUREMENTS = 20, 4
-# of the time for training: what judging may take
-_JUDGING_SHARE = 0.2
 # steps whose speed says how many the time allows; the first is slower
 _TIMED_STEPS = 5
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """How long a run trains; fixed once, so that a run that is taken up takes the same steps.
-
-    Attributes:
-        num_steps: of the optimiser.
-        validate_every, measure_every: steps between judgements; there is one of each at the end as well.
-    """
-
-    num_steps: int
-    validate_every: int
-    measure_every: int
 
 
 class PretrainLoop:
@@ -117,7 +99,7 @@ class PretrainLoop:
         self._team.wait()  # all have read before one writes
         if saved is None:
             self._run.forget_after(-1)
-            plan = Plan(**known) if known is not None else self._make_plan()
+            plan = Plan(**known) if known is not None else make_plan(self._train, self._pace())
             agreed = self._team.agree(*astuple(plan))
             plan = Plan(**{field.name: int(number) for field, number in zip(fields(Plan), agreed, strict=True)})
             self._run.remember("plan", asdict(plan))
@@ -132,27 +114,11 @@ class PretrainLoop:
         self._run.forget_after(self._trainer.step)
         return plan
 
-    def _make_plan(self) -> Plan:
-        """As many steps as were asked for; with a time limit, at most as many as fit into what is left of it."""
-        num_steps, share = self._train.max_steps, 1.0
-        if self._clock.limit_s is not None:
-            self._report.tell("training", 0, 1, "finding out how fast it goes")
-            step_s, judging_s = self._try_out()
-            for_judging = min(judging_s, _JUDGING_SHARE * self._clock.left_s)
-            num_steps = max(1, min(num_steps, int((self._clock.left_s - for_judging) / step_s)))
-            share = max(0.0, for_judging / judging_s)  # judged more rarely if it takes too long
-
-        def every(asked: int, usual: int) -> int:
-            return asked or math.ceil(num_steps / max(1, int(usual * share)))
-
-        return Plan(
-            num_steps=num_steps,
-            validate_every=every(self._train.validate_every, _VALIDATIONS),
-            measure_every=every(self._train.measure_every, _MEASUREMENTS),
-        )
-
-    def _try_out(self) -> tuple[float, float]:
-        """Seconds of a step, and of all judgements of a run."""
+    def _pace(self) -> Pace | None:
+        """What parts of the run take, by trying each; `None` if the time has no limit."""
+        if self._clock.limit_s is None:
+            return None
+        self._report.tell("training", 0, 1, "finding out how fast it goes")
         step_s = self._trainer.time_steps(_TIMED_STEPS)
         started = time.monotonic()
         self._assess()
@@ -160,7 +126,7 @@ class PretrainLoop:
         if self._meter is not None:
             self._measure(self._meter)
         measure_s = time.monotonic() - started - validate_s
-        return step_s, _VALIDATIONS * validate_s + _MEASUREMENTS * measure_s
+        return Pace(left=self._clock.left_s, step=step_s, validate=validate_s, measure=measure_s)
 
     def _judge(self, plan: Plan) -> None:
         """Whatever is due after the step that was taken."""

@@ -96,7 +96,7 @@ def pretrain(
         config: what, on what text, and how.
         out: the folder of the model and the run.
         show: told of progress.
-        should_stop: asked after every step.
+        should_stop: asked after every step, and while a text is prepared.
 
     Returns:
         What came of it; `None` if it was stopped, and goes on when it is called again.
@@ -123,7 +123,7 @@ class _Pretraining:
     ) -> None:
         self._config, self._out, self._team = config, out, team
         _in_turn(team, lambda: _require_no_other_model(out))
-        self._corpus = _in_turn(team, lambda: _open_text(config, out, show))
+        self._corpus = _in_turn(team, lambda: _open_text(config, out, show, should_stop))
         self._blueprint = make_blueprint(config, self._corpus.vocab_size)
         if self._blueprint.source is not None:
             require_same_vocabulary(self._blueprint.source, self._corpus)
@@ -230,8 +230,12 @@ def _require_no_other_model(out: Path) -> None:
         )
 
 
-def _open_text(config: PretrainConfig, out: Path, show: Show) -> Corpus:
-    """The corpus that was prepared before, or is now."""
+def _open_text(config: PretrainConfig, out: Path, show: Show, should_stop: Callable[[], bool]) -> Corpus:
+    """The corpus that was prepared before, or is now.
+
+    Raises:
+        StoppedError: the run is to stop; a corpus that is not complete is prepared anew.
+    """
     data = config.data
     if data.path:
         return open_corpus(data.path)
@@ -243,6 +247,8 @@ def _open_text(config: PretrainConfig, out: Path, show: Show) -> Corpus:
         num_done += progress.done
         note = f"{progress.source}: {progress.documents} documents, {progress.bytes / 1e6:.1f} MB"
         show(Progress(phase="preparing", done=num_done, total=max(num_done, len(data.sources)), note=note))
+        if should_stop():
+            raise StoppedError
 
     return prepare_corpus(out / DATA_NAME, asked, tell)
 

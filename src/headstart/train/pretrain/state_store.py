@@ -5,20 +5,22 @@ alone; and the other way round.
 
     RUN/state.safetensors                of one process
     RUN/state/shard-*.safetensors        of several, by PyTorch's distributed checkpoints
-    RUN/state/progress.json
+    RUN/state/progress.json              with the digest of each of these, for the library reads what is there
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, distributed
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict_loader import load as load_shards
 from torch.distributed.checkpoint.state_dict_saver import save as save_shards
@@ -27,9 +29,11 @@ from headstart.checkpoint.json_files import read_json_object
 from headstart.errors import CheckpointError
 from headstart.train.pretrain.team import Team, spread_like
 from headstart.train.run_directory import STATE_NAME, RunDirectory
+from headstart.train.whole_files import settle, write_whole
 
 _FOLDER, _NEXT, _BEFORE, _DOOMED = "state", "state.next", "state.before", "state.doomed"
-_PROGRESS = "progress.json"
+_ABOUT_NAME = "progress.json"
+_DIGESTS, _PROGRESS = "digests", "progress"
 
 State = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors by name, and plain data."""
@@ -65,10 +69,13 @@ class StateStore:
         try:
             writer = HuggingFaceStorageWriter(str(following), save_distributed=True)
             save_shards(dict(tensors), storage_writer=writer)
+            digests = self._team.gather(_digests(self._share(sorted(following.glob("*.safetensors")))))
             if self._team.leads:
-                (following / _PROGRESS).write_text(json.dumps(progress) + "\n", encoding="utf-8")
+                about = {_DIGESTS: digests, _PROGRESS: progress}
+                write_whole(following / _ABOUT_NAME, json.dumps(about) + "\n")
+                settle(following)
                 self._replace(following)
-        except OSError as error:
+        except (OSError, CheckpointException) as error:
             raise CheckpointError(
                 f"{following}: the state cannot be written ({error}). Check the folder's permissions and the space "
                 "that is left."
@@ -89,6 +96,7 @@ class StateStore:
             os.replace(self._folder, self._run.path / _BEFORE)
         # a kill between these two leaves the state under its other name, where `load` finds it
         os.replace(following, self._folder)
+        settle(self._run.path)
         self._drop(_BEFORE)
         (self._run.path / STATE_NAME).unlink(missing_ok=True)
 
@@ -103,17 +111,44 @@ class StateStore:
         """
         folder = next((path for path in (self._folder, self._run.path / _BEFORE) if path.exists()), None)
         if folder is not None:
-            return _read_folder(folder, like)
+            return self._read_folder(folder, like)
         saved = self._run.load()
-        if saved is None:
-            return None
+        if saved is None or self._team.size == 1:
+            return saved
         tensors, progress = saved
-        spread = spread_like([(tensor, like(name)) for name, tensor in tensors.items()])
-        return dict(zip(tensors, spread, strict=True)), progress
+        return {name: spread_like(tensor, like(name)) for name, tensor in tensors.items()}, progress
+
+    def _read_folder(self, folder: Path, like: Callable[[str], Tensor]) -> State:
+        about = read_json_object(folder / _ABOUT_NAME)
+        written, progress = about.get(_DIGESTS), about.get(_PROGRESS)
+        if not isinstance(written, dict) or not isinstance(progress, dict):
+            raise CheckpointError(f"{folder}: {_ABOUT_NAME} is none of a state. Remove the folder to begin anew.")
+        own = self._share([folder / name for name in sorted(written)])
+        found = self._team.gather(_digests([path for path in own if path.exists()]))
+        damaged = [name for name in sorted(written) if found.get(name) != written[name]]
+        if damaged:
+            raise CheckpointError(
+                f"{folder}: the state is damaged, for {damaged[0]} is missing or not what was written. Remove the "
+                "folder to begin anew."
+            )
+        return _read_shards(folder, like), progress
+
+    def _share(self, files: Sequence[Path]) -> Sequence[Path]:
+        """Those that this process looks after."""
+        return files[self._team.rank :: self._team.size]
 
 
-def _read_folder(folder: Path, like: Callable[[str], Tensor]) -> State:
-    progress = read_json_object(folder / _PROGRESS)
+def _digests(files: Sequence[Path]) -> dict[str, str]:
+    """Of each file, once it is on the disk."""
+    found = {}
+    for path in files:
+        settle(path)
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+    return found
+
+
+def _read_shards(folder: Path, like: Callable[[str], Tensor]) -> dict[str, Tensor]:
     try:
         reader = HuggingFaceStorageReader(str(folder))
         tensors = {name: like(name) for name in reader.read_metadata().state_dict_metadata}
@@ -124,8 +159,8 @@ def _read_folder(folder: Path, like: Callable[[str], Tensor]) -> State:
                 storage_reader=HuggingFaceStorageReader(str(folder)),
                 no_dist=not distributed.is_initialized(),
             )
-    except Exception as error:  # the library's own, of many kinds: all mean that the files are not whole
+    except (Exception, CheckpointException) as error:  # of many kinds: all mean that the files cannot be used
         raise CheckpointError(
             f"{folder}: the state cannot be read ({type(error).__name__}: {error}). Remove the folder to begin anew."
         ) from error
-    return tensors, progress
+    return tensors

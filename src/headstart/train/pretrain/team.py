@@ -7,7 +7,7 @@ group. Every process runs its own windows of a step; means are over the windows 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 
 import torch
@@ -95,6 +95,14 @@ class Team:
         distributed.broadcast(said, 0)
         return [float(value) for value in said.tolist()]
 
+    def gather(self, found: Mapping[str, str]) -> dict[str, str]:
+        """What all processes have found, put together."""
+        if self._mesh is None:
+            return dict(found)
+        parts: list[Mapping[str, str]] = [{}] * self.size
+        distributed.all_gather_object(parts, dict(found))
+        return {name: text for part in parts for name, text in part.items()}
+
     def wait(self) -> None:
         """Until all are here."""
         if self._mesh is not None:
@@ -120,14 +128,11 @@ def local_number(value: Tensor) -> float:
     return float(value.full_tensor() if isinstance(value, DTensor) else value)
 
 
-def spread_like(values: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-    """Whole tensors, sharded as others are: (whole, other) each."""
-    return [
-        distribute_tensor(whole.to(other.device), other.device_mesh, other.placements)
-        if isinstance(other, DTensor)
-        else whole.to(other.device)
-        for whole, other in values
-    ]
+def spread_like(whole: Tensor, other: Tensor) -> Tensor:
+    """A whole tensor, sharded as another is."""
+    if not isinstance(other, DTensor):
+        return whole.to(other.device)
+    return distribute_tensor(whole.to(other.device), other.device_mesh, other.placements)
 
 
 def rank_and_size() -> tuple[int, int]:

@@ -129,10 +129,10 @@ class PretrainTrainer:
         return PretrainTrainer(self.model, self._train, self._heads, num_steps, self._batches, self._team)
 
     def time_steps(self, count: int) -> float:
-        """Seconds of a step, the median of some that are taken back; all heads are trained in them."""
+        """Seconds of a step, the median of some that are taken back; all heads are trained in them, and weigh."""
         tensors, progress = self.state()
         before = {name: tensor.clone() for name, tensor in tensors.items()}
-        heads = replace(self._heads, curriculum="none")
+        heads = replace(self._heads, curriculum="none", weight="1")
         timed = PretrainTrainer(self.model, self._train, heads, max(count, self.num_steps), self._batches, self._team)
         step_s = statistics.median(timed.take_step().seconds for _ in range(count))
         self.restore(before, progress)
@@ -223,7 +223,9 @@ class PretrainTrainer:
     def _follow_average(self) -> None:
         if self._average:
             now = [weight.detach() for weight in self.model.weights().values()]
-            torch._foreach_lerp_(list(self._average.values()), now, 1 - self._train.ema)
+            # an average of few steps looks back less far, or it would keep the random start
+            decay = min(self._train.ema, (1 + self.step) / (10 + self.step))
+            torch._foreach_lerp_(list(self._average.values()), now, 1 - decay)
 
     def weights(self) -> dict[str, Tensor]:
         """What is written and judged: the weights, or their moving average."""

@@ -14,9 +14,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.distributed.checkpoint.api import CheckpointException  # noqa: E402
+
 from headstart.checkpoint.safetensors import read_safetensors  # noqa: E402
 from headstart.errors import CheckpointError, ConfigError  # noqa: E402
 from headstart.train.corpus import CorpusWindows, open_corpus  # noqa: E402
+from headstart.train.pretrain import state_store  # noqa: E402
 from headstart.train.pretrain.batch import LabelledText, count_rows, labelled_text  # noqa: E402
 from headstart.train.pretrain.blueprint import make_blueprint  # noqa: E402
 from headstart.train.pretrain.config import PretrainConfig  # noqa: E402
@@ -139,13 +142,58 @@ def test_two_go_on_from_what_one_has_saved(tiny_run: MakeConfig, tmp_path: Path)
         assert part == pytest.approx(alone, rel=1e-5)
 
 
-def test_a_state_of_several_that_is_damaged_is_named(tiny_run: MakeConfig, tmp_path: Path) -> None:
+def cut_short(shard: Path) -> None:
+    shard.write_bytes(shard.read_bytes()[:64])
+
+
+def alter(shard: Path) -> None:
+    content = bytearray(shard.read_bytes())
+    content[-8] ^= 1
+    shard.write_bytes(content)
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, cut_short, alter])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_state_of_several_that_is_damaged_is_named(
+    tiny_run: MakeConfig, tmp_path: Path, harm: Callable[[Path], None], number: int
+) -> None:
     config = tiny_run()
     together(2, lambda: figures(config, tmp_path, 2))
-    shard = sorted((tmp_path / "run" / "state").glob("*.safetensors"))[0]
-    shard.write_bytes(shard.read_bytes()[:64])
-    with pytest.raises(CheckpointError, match=r"run/state: the state cannot be read"):
+    shard = sorted((tmp_path / "run" / "state").glob("*.safetensors"))[number]
+    harm(shard)
+    words = rf"run/state: the state is damaged, for {shard.name} is missing or not what was written"
+    with pytest.raises(CheckpointError, match=words):
         pretrain(config, tmp_path)
+
+    def refused() -> str:
+        with pytest.raises(CheckpointError) as failure:
+            pretrain(config, tmp_path)
+        return str(failure.value)
+
+    assert len(set(together(2, refused))) == 1
+
+
+def test_what_the_library_cannot_read_or_write_is_told_in_words(
+    tiny_run: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own failures are no `Exception`s, and would go past whoever expects these."""
+    config = tiny_run()
+    together(2, lambda: figures(config, tmp_path, 2))
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise CheckpointException("no room", {})
+
+    monkeypatch.setattr(state_store, "load_shards", fail)
+    with pytest.raises(CheckpointError, match=r"run/state: the state cannot be read \(CheckpointException"):
+        pretrain(config, tmp_path)
+    monkeypatch.setattr(state_store, "save_shards", fail)
+
+    def refused() -> str:
+        with pytest.raises(CheckpointError) as failure:
+            figures(config, tmp_path / "other", 2)
+        return str(failure.value)
+
+    assert all("the state cannot be written" in text for text in together(2, refused))
 
 
 def test_windows_that_cannot_be_shared_evenly_are_refused(tiny_run: MakeConfig, tmp_path: Path) -> None:

@@ -94,14 +94,18 @@ def test_weights_decay_only_as_matrices_and_move_only_with_gradients(tiny_run: M
         torch.testing.assert_close(weight.detach(), before[name] * factor, msg=name)
 
 
-def test_the_moving_average_is_what_is_judged(tiny_run: MakeConfig) -> None:
-    config = tiny_run({"n": 1}, {"ema": 0.75})
+def test_the_moving_average_is_what_is_judged_and_looks_back_no_further_than_there_were_steps(
+    tiny_run: MakeConfig,
+) -> None:
+    config = tiny_run({"n": 1}, {"ema": 0.15})
     trainer = make_trainer(config)
-    first = copied(trainer.weights())
-    trainer.take_step()
-    trained = copied({name: weight.detach() for name, weight in trainer.model.weights().items()})
-    for name, average in trainer.weights().items():
-        torch.testing.assert_close(average, 0.75 * first[name] + 0.25 * trained[name], msg=name)
+    expected = copied(trainer.weights())
+    for decay in (0.1, 0.15, 0.15):  # of (1 + 0) / (10 + 0), and then (1 + 1) / (10 + 1) is more than was asked for
+        trainer.take_step()
+        trained = copied({name: weight.detach() for name, weight in trainer.model.weights().items()})
+        expected = {name: decay * expected[name] + (1 - decay) * trained[name] for name in trained}
+        for name, average in trainer.weights().items():
+            torch.testing.assert_close(average, expected[name], msg=name)
     token_bytes = torch.ones(257, dtype=torch.int64)
     judged = validate(trainer, held_out(config, 5), token_bytes)
     assert all(torch.equal(weight, trained[name]) for name, weight in trainer.model.weights().items())
@@ -109,6 +113,17 @@ def test_the_moving_average_is_what_is_judged(tiny_run: MakeConfig) -> None:
         for name, weight in trainer.model.weights().items():
             weight.copy_(trainer.weights()[name])
     assert validate(trainer, held_out(config, 5), token_bytes) == judged
+
+
+def test_a_step_has_the_rate_of_its_number(tiny_run: MakeConfig) -> None:
+    """Adam moves each weight by the rate at its first step, whatever the gradient; vectors have no decay besides."""
+    trainer = make_trainer(tiny_run({"n": 1}, {"steps": 8, "warmup_share": 0.5, "learning_rate": 4e-3}))
+    before = copied(trainer.weights())
+    metrics = trainer.take_step()
+    assert metrics.learning_rate == pytest.approx(1e-3)  # the first of four steps of a rise to 4e-3
+    moved = trainer.weights()["trunk.final_norm"] - before["trunk.final_norm"]
+    assert float(moved.abs().max()) == pytest.approx(1e-3, rel=1e-3)
+    assert [trainer.take_step().learning_rate for _ in range(3)] == pytest.approx([2e-3, 3e-3, 4e-3])
 
 
 def test_bits_per_byte_of_a_model_that_knows_nothing(tiny_run: MakeConfig) -> None:
