@@ -9,18 +9,24 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from headstart.checkpoint import open_checkpoint  # noqa: E402
+from headstart.checkpoint.heads_file import open_heads  # noqa: E402
 from headstart.checkpoint.safetensors import read_safetensors  # noqa: E402
 from headstart.engine.loading import load_parts  # noqa: E402
 from headstart.errors import CheckpointError, ConfigError, HeadstartError, UnsupportedError  # noqa: E402
 from headstart.records import SamplingParams  # noqa: E402
+from headstart.train.corpus import TokenStore, open_corpus  # noqa: E402
 from headstart.train.phases import Progress  # noqa: E402
+from headstart.train.pretrain import run as run_module  # noqa: E402
+from headstart.train.pretrain.acceptance import prompts_of  # noqa: E402
 from headstart.train.pretrain.config import PretrainConfig  # noqa: E402
 from headstart.train.pretrain.run import PretrainResult, pretrain  # noqa: E402
 from headstart.train.pretrain.trainer import PretrainTrainer  # noqa: E402
@@ -85,6 +91,66 @@ def test_what_comes_out_runs_at_once_and_stands_without_its_heads(
     assert generated(out, "none") == plain
     assert result.bits_per_byte < 8.5
     assert len(result.losses) == len(result.correct) == 3
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+@pytest.mark.parametrize("heads", [{}, {"kind": "sequential"}], ids=["parallel", "sequential"])
+def test_what_is_written_is_what_was_trained_or_its_average(
+    tiny_run: MakeConfig, tmp_path: Path, heads: dict[str, Any], ema: float
+) -> None:
+    finished(tiny_run(heads, {"ema": ema, "learning_rate": 0.05, "schedule": "constant"}), tmp_path)
+    state, _ = read_state(tmp_path / "run")
+    prefix = "average." if ema else ""
+    if ema:  # else either would pass for the other
+        assert float((state["trunk.final_norm"] - state["average.trunk.final_norm"]).abs().max()) > 0.02
+    written = open_heads(tmp_path / "heads.safetensors")
+    names = [name.removeprefix("heads.") for name in state if name.startswith("heads.")]
+    assert len(names) > 4
+    for name in names:
+        trained = state[f"{prefix}heads.{name}"].numpy()
+        assert written.tensor(name).dequantize() == pytest.approx(trained, rel=0.005, abs=0.005), name
+    norm = read_safetensors(tmp_path / "model.safetensors")["model.norm.weight"].dequantize()
+    assert norm == pytest.approx(state[f"{prefix}trunk.final_norm"].numpy(), rel=0.005)
+
+
+def test_a_run_is_judged_by_text_that_it_was_not_trained_on(
+    tiny_run: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: dict[str, list[int]] = {}
+
+    def note(name: str) -> None:
+        original = getattr(run_module, name)
+
+        def wrapped(store: Any, *arguments: Any, **named: Any) -> Any:
+            taken[name] = [store.num_documents, store.num_tokens]
+            return original(store, *arguments, **named)
+
+        monkeypatch.setattr(run_module, name, wrapped)
+
+    for name in ("validation_windows", "prompts_of", "CorpusWindows"):
+        note(name)
+    config = tiny_run()
+    finished(config, tmp_path)
+    corpus = open_corpus(config.data.path)
+    held_out = [corpus.validation.num_documents, corpus.validation.num_tokens]
+    trained = [corpus.train.num_documents, corpus.train.num_tokens]
+    assert held_out != trained
+    assert taken == {"validation_windows": held_out, "prompts_of": held_out, "CorpusWindows": trained}
+
+
+def test_acceptance_is_measured_greedily_and_at_temperature_1(tiny_run: MakeConfig, tmp_path: Path) -> None:
+    finished(tiny_run(), tmp_path)
+    (measured,) = (line for line in metrics_of(tmp_path) if line["kind"] == "measured")
+    assert measured["tau"] != measured["drawn"]["tau"]
+
+
+def test_prompts_are_taken_from_the_middle_of_documents_all_over_a_store() -> None:
+    lengths = [10, 3, 8, 9, 30, 11, 12]
+    documents = [np.arange(100 * number, 100 * number + length) for number, length in enumerate(lengths)]
+    store = cast(TokenStore, SimpleNamespace(lengths=np.array(lengths), document=documents.__getitem__))
+    assert prompts_of(store, 3, 4) == [[3, 4, 5, 6], [302, 303, 304, 305], [503, 504, 505, 506]]
+    assert len(prompts_of(store, 99, 4)) == 5  # twice a prompt is not long enough
+    assert prompts_of(store, 3, 15) == []
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "mistral"])
