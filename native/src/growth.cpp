@@ -83,7 +83,8 @@ DraftTree combine(const DraftJob& job, std::span<const std::vector<Guess>> by_de
     tree.tokens.push_back(by_depth[next.depth][next.rank].token);
     tree.parents.push_back(next.parent);
     tree.path_probabilities.push_back(next.path_probability);
-    offer(index, next.path_probability, next.depth + 1, 0);                  // what may follow it
+    if (next.path_probability >= job.min_parent_probability)
+      offer(index, next.path_probability, next.depth + 1, 0);                // what may follow it
     offer(next.parent, next.parent_probability, next.depth, next.rank + 1);  // what may stand beside it
   }
   return tree;

@@ -50,6 +50,19 @@ class GraftFlags:
         int, Parameter(help="Tokens that can be guessed, the commonest of the text; 0 for all.")
     ] = 8192
     layers: Annotated[int, Parameter(help="Blocks of a module; medusa and parallel only.")] = 1
+    linear: Annotated[
+        bool, Parameter(negative="", help="A matrix for each head in place of a block; parallel only.")
+    ] = False
+    separate_modules: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="A module with weights of its own for each depth, in place of one that is unrolled; sequential only.",
+        ),
+    ] = False
+    own_unembedding: Annotated[
+        bool, Parameter(negative="", help="Heads train an unembedding of their own, which begins as the model's.")
+    ] = False
     loss: Annotated[str, Parameter(help="What is made small: kl, ce, tv, nla, lk, or a sum such as 0.1*ce+0.9*tv.")] = (
         "kl"
     )
@@ -104,6 +117,9 @@ class GraftFlags:
             taps=None if self.taps is None else _layers(self.taps),
             draft_vocab_size=self.draft_vocabulary,
             num_layers=self.layers,
+            form="linear" if self.linear else "block",
+            unrolled=not self.separate_modules,
+            own_unembedding=self.own_unembedding,
             minutes=self.minutes,
             text_tokens=self.text_tokens,
             epochs=self.epochs,

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from headstart.architectures.config import TrunkConfig
 from headstart.architectures.heads import HeadKind, HeadsConfig
+from headstart.architectures.heads.config import RECURRENT_KINDS, HeadForm
 from headstart.errors import ConfigError
 from headstart.train.composition import DistillConfig
 from headstart.train.loss_mix import LossMix, depth_weights
@@ -38,6 +39,9 @@ class GraftConfig:
         taps: trunk layers that they read; by default the last, for eagle3 three spread over the trunk.
         draft_vocab_size: tokens that can be guessed; 0, or as many as the trunk has, for all.
         num_layers: blocks of a module (medusa, parallel).
+        form: what a parallel head is: "block", or "linear", a matrix.
+        unrolled: whether one module serves every depth (sequential); eagle's and eagle3's always does.
+        own_unembedding: whether heads have unembeddings that are trained, beginning as the trunk's rows.
         minutes: for everything together, over all the times that the run is taken up. A third of it or less goes
             into the text, the rest into as many steps as fit.
         text_tokens: supervised tokens that the model writes for them; with `minutes`, at most. By default
@@ -69,6 +73,9 @@ class GraftConfig:
     taps: tuple[int, ...] | None = None
     draft_vocab_size: int = 8192
     num_layers: int = 1
+    form: HeadForm = "block"
+    unrolled: bool = True
+    own_unembedding: bool = False
     minutes: float | None = None
     text_tokens: int | None = None
     epochs: float | None = None
@@ -97,17 +104,32 @@ class GraftConfig:
                 raise ConfigError(f"{name} = {value}: it must be a finite number above 0.")
         if self.learn not in get_args(Learn):
             raise ConfigError(f"learn = {self.learn!r}: it must be one of {', '.join(get_args(Learn))}.")
-        if not 0.0 <= self.first_depth_share < 1.0:
-            raise ConfigError(f"first_depth_share = {self.first_depth_share}: it must be at least 0 and below 1.")
-        if self.first_depth_share and (self.kind in ("medusa", "parallel") or self.depth == 1):
-            raise ConfigError(
-                f"first_depth_share = {self.first_depth_share} has no meaning for {self.kind} heads of depth "
-                f"{self.depth}: it is for one module that is unrolled. Leave it out."
-            )
         for name in ("feature_weight", "weight_decay"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} = {value}: it must be finite and not negative.")
+        if not 0.0 <= self.first_depth_share < 1.0:
+            raise ConfigError(f"first_depth_share = {self.first_depth_share}: it must be at least 0 and below 1.")
+        self._require_meaning()
+        if not 0 <= self.seed < 1 << 64:
+            raise ConfigError(f"seed = {self.seed}: it must be between 0 and 2**64 - 1.")
+        LossMix.parse(self.loss)
+        depth_weights(self.depth_weights, self.depth)
+
+    def _require_meaning(self) -> None:
+        """Refuse what the kind has no use for."""
+        if self.form not in get_args(HeadForm):
+            raise ConfigError(f"form = {self.form!r}: it must be one of {', '.join(get_args(HeadForm))}.")
+        for name, kind in (("unrolled", "sequential"), ("form", "parallel")):
+            value, usual = getattr(self, name), type(self).__dataclass_fields__[name].default
+            if value != usual and self.kind != kind:
+                raise ConfigError(f"{name} = {value!r} has no meaning for {self.kind} heads. Leave it out.")
+        is_unrolled = self.kind in RECURRENT_KINDS and self.unrolled and self.depth > 1
+        if self.first_depth_share and not is_unrolled:
+            raise ConfigError(
+                f"first_depth_share = {self.first_depth_share} has no meaning for {self.kind} heads of depth "
+                f"{self.depth}: it is for one module that is unrolled. Leave it out."
+            )
         if self.feature_weight and self.kind != "eagle":
             raise ConfigError(
                 f"feature_weight = {self.feature_weight} has no meaning for {self.kind} heads: only eagle's give back "
@@ -118,10 +140,6 @@ class GraftConfig:
                 f"num_layers = {self.num_layers} has no effect on {self.kind} heads, whose module is one block. "
                 "Leave it out."
             )
-        if not 0 <= self.seed < 1 << 64:
-            raise ConfigError(f"seed = {self.seed}: it must be between 0 and 2**64 - 1.")
-        LossMix.parse(self.loss)
-        depth_weights(self.depth_weights, self.depth)
 
     def heads_config(self, trunk: TrunkConfig) -> HeadsConfig:
         """The heads for a trunk.
@@ -136,8 +154,10 @@ class GraftConfig:
             depth=self.depth,
             taps=self.taps or (spread if self.kind == "eagle3" else (last,)),
             hidden_stage="post_norm" if self.kind in ("medusa", "eagle") else "pre_norm",
-            num_modules=self.depth if self.kind in ("medusa", "parallel") else 1,
+            num_modules=1 if self.kind in RECURRENT_KINDS and self.unrolled else self.depth,
             num_layers=self.num_layers,
+            form=self.form,
+            own_unembedding=self.own_unembedding,
             intermediate_size=trunk.intermediate_size,
             draft_vocab_size=0 if self.draft_vocab_size >= trunk.vocab_size else self.draft_vocab_size,
         )

@@ -16,6 +16,7 @@ from torch.nn import functional
 from headstart.architectures.heads import HeadsConfig
 from headstart.runtime.torch_runtime import TextBatch
 from headstart.train.chunked import TrunkStates, chunked_losses
+from headstart.train.head_by_head import HeadLoss, head_by_head
 from headstart.train.heads_module import DepthOutput, HeadsModule, chain_rows, guess_offset
 from headstart.train.loss_mix import LossMix
 from headstart.train.targets import IGNORE_INDEX, future_targets
@@ -90,6 +91,8 @@ def heads_loss(
 ) -> tuple[Tensor, list[DepthSums]]:
     """The loss of one micro-batch.
 
+    Heads that do not see each other are turned back one by one, so that memory is that of one of them.
+
     Args:
         heads: run to the depth that `depth_weights` has.
         batch: the windows.
@@ -101,29 +104,36 @@ def heads_loss(
     Returns:
         The loss, and each depth's sums.
     """
-    outputs = list(heads(batch.text, batch.taps, len(config.depth_weights)))
-    # guesses at the same token share what the trunk says of it: all depths of a recurrent kind
-    by_offset: dict[int, list[DepthOutput]] = {}
-    for output in outputs:
-        by_offset.setdefault(output.offset, []).append(output)
-    total = batch.taps.new_zeros((), dtype=torch.float32)
-    sums: dict[int, DepthSums] = {}
-    for group in by_offset.values():
-        for output, loss, found in _group_losses(heads, batch, trunk_unembedding, config, group, num_rows):
-            total = total + loss
-            sums[output.depth] = found
-    return total, [sums[output.depth] for output in outputs]
+    depth = len(config.depth_weights)
+    if heads.config.recurrent:
+        # a row of any depth guesses the same token, so all share what the trunk says of it
+        outputs = list(heads(batch.text, batch.taps, depth))
+        losses, sums = zip(*_losses(heads, batch, trunk_unembedding, config, outputs, num_rows), strict=True)
+        return torch.stack(losses).sum(), list(sums)
+    found: dict[int, DepthSums] = {}
+
+    def loss_of(level: int) -> HeadLoss:
+        def loss(taps: Tensor) -> Tensor:
+            output = heads.alone(batch.text, taps, level)
+            ((own, found[level]),) = _losses(heads, batch, trunk_unembedding, config, [output], num_rows)
+            return own
+
+        return loss
+
+    levels = range(1, depth + 1)
+    total = head_by_head(batch.taps, [loss_of(level) for level in levels], list(heads.own_weights().values()))
+    return total, [found[level] for level in levels]
 
 
-def _group_losses(
+def _losses(
     heads: HeadsModule,
     batch: TrainingBatch,
     trunk_unembedding: Tensor,
     config: HeadsLossConfig,
     group: Sequence[DepthOutput],
     num_rows: Sequence[int],
-) -> Iterator[tuple[DepthOutput, Tensor, DepthSums]]:
-    """Losses of depths whose row t guesses the token at the same offset; the first has all rows that any has."""
+) -> Iterator[tuple[Tensor, DepthSums]]:
+    """Of depths whose row t guesses the token at the same offset; the first has all rows that any has."""
     masks = [learnt_rows(heads.config, batch, output.depth) for output in group]
     where = masks[0].flatten().nonzero()[:, 0]
     at = where + group[0].offset - 1  # where the trunk says what the row guesses; in the window, since rows are valid
@@ -149,7 +159,6 @@ def _group_losses(
         assert found.correct is not None
         assert found.acceptance is not None
         yield (
-            output,
             loss,
             DepthSums(
                 num_rows=int((weights > 0).sum()),

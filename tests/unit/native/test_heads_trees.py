@@ -114,7 +114,9 @@ def expand_independent(heads: NativeHeads, wish: HeadsRequest, vocabulary: NDArr
             _, _, node = heapq.heappop(waiting)
             if node is not root:
                 yield node
-            for token, share in levels[len(node.path)] if len(node.path) < len(levels) else []:
+            if len(node.path) == len(levels) or node.path_probability < wish.min_parent_probability:
+                continue
+            for token, share in levels[len(node.path)]:
                 child = Node(node, token, node.path_probability * share)
                 heapq.heappush(waiting, (-child.path_probability, count := count + 1, child))
 
@@ -150,6 +152,7 @@ def test_trees_are_the_slow_expansion(name: str, vocabulary: bool, pair: GetPair
         request(0, max_nodes=1, max_depth=1),
         request(0, min_path_probability=0.99),
         request(2, max_nodes=20, breadth=5, min_path_probability=0.01, min_parent_probability=0.1),
+        request(1, max_nodes=20, min_parent_probability=1.0),
     ):
         (found,) = heads.draft([wish])
         assert_same_tree(found, expand(heads, wish, VOCABULARY if vocabulary else None))

@@ -16,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from headstart import Engine, SamplingParams  # noqa: E402
+from headstart.architectures.heads.config import RECURRENT_KINDS  # noqa: E402
 from headstart.checkpoint import open_checkpoint  # noqa: E402
 from headstart.checkpoint.heads_file import open_heads  # noqa: E402
 from headstart.checkpoint.safetensors import read_safetensors_header  # noqa: E402
@@ -80,16 +81,34 @@ def stop_at(phase: str, done: float) -> tuple[Callable[[Progress], None], Callab
     return show, lambda: reached
 
 
-@pytest.mark.parametrize("kind", ["sequential", "eagle", "eagle3", "medusa", "parallel"])
+@pytest.mark.parametrize(
+    ("kind", "choices"),
+    [
+        ("sequential", {}),
+        ("sequential", {"unrolled": False}),
+        ("sequential", {"own_unembedding": True}),
+        ("eagle", {"feature_weight": 0.1}),
+        ("eagle3", {"own_unembedding": True}),
+        ("medusa", {}),
+        ("medusa", {"num_layers": 2, "own_unembedding": True}),
+        ("parallel", {}),
+        ("parallel", {"form": "linear"}),
+        ("parallel", {"num_layers": 2, "own_unembedding": True}),
+    ],
+)
 def test_a_graft_of_every_kind_drafts_and_changes_nothing(
-    kind: Any, model: Path, whole: tuple[Path, GraftResult], tmp_path: Path
+    kind: Any, choices: dict[str, Any], model: Path, whole: tuple[Path, GraftResult], tmp_path: Path
 ) -> None:
-    config = replace(SMALL, kind=kind, text_tokens=None, feature_weight=0.1 if kind == "eagle" else 0.0)
+    config = replace(SMALL, kind=kind, text_tokens=None, **choices)
     result = graft(model, tmp_path, config, whole[0])
     assert result is not None
     assert result.heads == tmp_path / "heads.safetensors"
     file = open_heads(result.heads)
-    assert file.header.heads["kind"] == kind
+    made = file.header.heads
+    assert made["kind"] == kind
+    assert made["num_modules"] == (1 if kind in RECURRENT_KINDS and config.unrolled else config.depth)
+    asked = (config.num_layers, config.form, config.own_unembedding)
+    assert (made["num_layers"], made["form"], made["own_unembedding"]) == asked
     assert file.header.recipe["step"] == result.step
     assert file.header.measured["tau"] == result.measured.tau
     assert result.measured.tau == max(line["tau"] for line in metrics(tmp_path) if line["kind"] == "measured")
@@ -389,6 +408,10 @@ def test_no_prompt_is_on_both_sides(whole: tuple[Path, GraftResult]) -> None:
         ({"feature_weight": 0.1}, "no meaning for medusa heads"),
         ({"first_depth_share": 0.5}, "no meaning for medusa heads"),
         ({"first_depth_share": 1.0}, "first_depth_share = 1.0"),
+        ({"kind": "sequential", "unrolled": False, "first_depth_share": 0.5}, "no meaning for sequential heads"),
+        ({"kind": "eagle3", "unrolled": False}, "unrolled = False has no meaning for eagle3 heads"),
+        ({"form": "linear"}, "form = 'linear' has no meaning for medusa heads"),
+        ({"kind": "parallel", "form": "round"}, "form = 'round'"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(changes: dict[str, Any], words: str) -> None:

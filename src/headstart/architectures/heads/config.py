@@ -15,7 +15,15 @@ ConcatOrder = Literal["hidden_embedding", "embedding_hidden"]
 HeadForm = Literal["block", "linear"]
 
 # kinds whose deeper guesses see the guesses before them
-RECURRENT_KINDS = ("sequential", "eagle", "eagle3")
+RECURRENT_KINDS: tuple[HeadKind, ...] = ("sequential", "eagle", "eagle3")
+
+# choices that some kinds have no use for; they stand at their defaults there, so that a file promises nothing in vain
+_READ_BY: Mapping[str, tuple[HeadKind, ...]] = {
+    "recycled_stage": ("sequential", "eagle3"),
+    "order": RECURRENT_KINDS,
+    "num_layers": ("parallel", "medusa"),
+    "form": ("parallel",),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +36,7 @@ class HeadsConfig:
         taps: trunk layers whose outputs they read, ascending: 0 is the embedding, `num_layers` what the final norm
             gets.
         hidden_stage: whether the last tap passes the trunk's final norm before it is used.
-        recycled_stage: whether what one depth hands to the next has passed the head's final norm (recurrent kinds).
+        recycled_stage: whether what one depth hands to the next has passed the head's final norm (sequential, eagle3).
         order: which half of the joint input comes first (recurrent kinds).
         num_modules: modules with weights of their own; 1 with a depth above 1 is one module unrolled.
         num_layers: blocks of a module (parallel, medusa).
@@ -72,6 +80,14 @@ class HeadsConfig:
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= most:
                 raise ConfigError(f"Heads with {name} = {value!r}: it must be a number from 1 to {most}.")
+        for field in fields(self):
+            name, value, usual = field.name, getattr(self, field.name), field.default
+            if not self.reads(name) and value != usual:
+                raise ConfigError(
+                    f"{self.kind} heads with {name} = {value!r}: it means nothing to them, and must be {usual!r}."
+                )
+        if self.form == "linear" and self.num_layers != 1:
+            raise ConfigError(f"Linear heads with num_layers = {self.num_layers}: a matrix has no layers. Leave it 1.")
         if not self.taps or any(type(tap) is not int or tap < 0 for tap in self.taps):
             raise ConfigError(f"Heads with taps = {self.taps!r}: name at least one layer of the trunk.")
         if list(self.taps) != sorted(set(self.taps)):
@@ -96,6 +112,10 @@ class HeadsConfig:
     def recurrent(self) -> bool:
         """Whether deeper guesses see the guesses before them."""
         return self.kind in RECURRENT_KINDS
+
+    def reads(self, choice: str) -> bool:
+        """Whether a field of this description means anything to heads of this kind."""
+        return choice not in _READ_BY or self.kind in _READ_BY[choice]
 
     def check_trunk(self, trunk: TrunkConfig) -> None:
         """Refuse a trunk that these heads cannot read.

@@ -87,9 +87,11 @@ def _stages(patient: Patient, trunk: TrunkConfig) -> Iterator[Remedy]:
         ("hidden_stage", "What the heads read of the trunk's last layer"),
         ("recycled_stage", "What one depth hands to the next"),
     ):
+        if not _stage_matters(patient.config, field):
+            continue
         other = "pre_norm" if getattr(patient.config, field) == "post_norm" else "post_norm"
         config = HeadsConfig.from_json({**patient.config.to_json(), field: other})
-        if _stage_matters(config, field) and _fits(config, trunk):
+        if _fits(config, trunk):
             yield Remedy(
                 name=field,
                 mistake=f"{what} {'lacks' if other == 'post_norm' else 'has'} the final norm.",
@@ -153,8 +155,7 @@ def _taps(patient: Patient, trunk: TrunkConfig) -> Iterator[Remedy]:
 
 
 def _stage_matters(config: HeadsConfig, field: str) -> bool:
-    unrolled = config.depth > 1 and config.kind in ("sequential", "eagle3")
-    return unrolled if field == "recycled_stage" else True
+    return field != "recycled_stage" or (config.depth > 1 and config.reads(field))
 
 
 def _fits(config: HeadsConfig, trunk: TrunkConfig) -> bool:
