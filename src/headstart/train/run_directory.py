@@ -179,7 +179,7 @@ def _digest(tensors: Iterable[StoredTensor]) -> str:
     state = hashlib.blake2b(digest_size=16)
     for tensor in sorted(tensors, key=lambda tensor: tensor.name):
         state.update(tensor.name.encode())
-        state.update(tensor.data)
+        state.update(tensor.data.data)
     return state.hexdigest()
 
 

@@ -57,12 +57,12 @@ def make_plan(train: TrainConfig, pace: Pace | None = None) -> Plan:
     num_steps, share = train.max_steps, 1.0
     if pace is not None:
         per_step_s, at_end_s, usual_s = pace.step, 0.0, 0.0
-        for every, usual, seconds in (
+        for cadence, usual, seconds in (
             (train.validate_every, _VALIDATIONS, pace.validate),
             (train.measure_every, _MEASUREMENTS, pace.measure),
         ):
-            if every:
-                per_step_s += seconds / every
+            if cadence:
+                per_step_s += seconds / cadence
                 at_end_s += seconds
             else:
                 usual_s += usual * seconds
