@@ -20,6 +20,9 @@ class DraftConfig:
             go, and is for experiments and tests.
         max_nodes: nodes at most for a sequence and round.
         max_depth: depth at most.
+        min_confidence: guesses that their drafter thinks less likely to be kept than this, with all before them, are
+            not followed by others; in [0, 1]. The policy asks for more than that where a further depth would not pay.
+            Drafters that find their guesses all at once, as lookup does, have no use for it.
 
     Raises:
         ConfigError: a value is out of its range.
@@ -28,6 +31,7 @@ class DraftConfig:
     policy: Policy = "measured"
     max_nodes: int = 16
     max_depth: int = 16
+    min_confidence: float = 0.0
 
     def __post_init__(self) -> None:
         if self.policy not in get_args(Policy):
@@ -37,3 +41,5 @@ class DraftConfig:
                 raise ConfigError(
                     f"{name} = {getattr(self, name)}: it must be at least 1. To draft nothing, give no drafter."
                 )
+        if not 0.0 <= self.min_confidence <= 1.0:
+            raise ConfigError(f"min_confidence = {self.min_confidence}: it must be between 0 and 1.")

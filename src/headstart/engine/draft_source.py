@@ -175,7 +175,7 @@ class DraftSource:
                 limits.max_nodes,
                 limits.max_depth,
                 limits.min_path_probability,
-                limits.min_parent_probability,
+                max(limits.min_parent_probability, self._config.min_confidence),
                 _trunk_slots(asker.sequence),
             )
             for asker, limits in plan

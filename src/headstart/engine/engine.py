@@ -60,6 +60,7 @@ class Engine:
         policy: Policy = "measured",
         max_nodes: int = 16,
         max_depth: int = 16,
+        min_confidence: float = 0.0,
         verification: str = "choice",
         cost_curve: CostCurve | None = None,
         max_batch: int = 16,
@@ -76,6 +77,7 @@ class Engine:
             drafter: who guesses; several are asked in turn, so cheap ones come first; `None` decodes plainly.
             policy: "measured" drafts where measured cost and acceptance say that it pays, "always" wherever it can.
             max_nodes, max_depth: guesses at most for a sequence and pass, and how far ahead.
+            min_confidence: probability, by the drafter's own count, below which a guess is not followed by others.
             verification: "choice" writes what plain decoding would; for "rejection:..." see `make_verification`.
             cost_curve: of the trunk; measured here (some ten passes) if it is needed and not given.
             max_batch: sequences that run at the same time; more of them wait.
@@ -88,7 +90,9 @@ class Engine:
             ConfigError: a setting is out of its range.
             CapacityError: the cache does not fit into memory.
         """
-        draft_config = DraftConfig(policy=policy, max_nodes=max_nodes, max_depth=max_depth)
+        draft_config = DraftConfig(
+            policy=policy, max_nodes=max_nodes, max_depth=max_depth, min_confidence=min_confidence
+        )
         scheduler_config = SchedulerConfig(max_batch=max_batch, max_rows=max_rows, prefill_chunk=prefill_chunk)
         num_pages = choose_num_pages(cache_tokens, trunk.page_bytes(), max_batch * trunk.max_context)
         drafters = as_drafters(drafter)

@@ -46,8 +46,6 @@ class HeadsDraftConfig:
         breadth: nodes of one depth that get children at most, 1 to 64.
         max_depth: depth at most; by default what the heads can be asked for, which of an unrolled module is more than
             it was trained for.
-        min_parent_probability: the confidence below which a node gets no children, in [0, 1], by the heads' own
-            count. The engine asks for more than that where a further depth would not pay.
         catch_up_rows: rows of one call over all sequences, at least 1.
 
     Raises:
@@ -56,7 +54,6 @@ class HeadsDraftConfig:
 
     breadth: int = 2
     max_depth: int | None = None
-    min_parent_probability: float = 0.0
     catch_up_rows: int = 256
 
     def __post_init__(self) -> None:
@@ -69,8 +66,6 @@ class HeadsDraftConfig:
                 raise ConfigError(f"{name} = {value}: it must be at least 1.")
         if self.breadth > 64:
             raise ConfigError(f"breadth = {self.breadth}: it must be at most 64. Two or so are usual.")
-        if not 0.0 <= self.min_parent_probability <= 1.0:
-            raise ConfigError(f"min_parent_probability = {self.min_parent_probability}: it must be between 0 and 1.")
 
 
 _USUAL = HeadsDraftConfig()
@@ -225,7 +220,7 @@ class HeadsDrafter:
             max_depth=min(request.max_depth, self.max_depth),
             breadth=self._config.breadth,
             min_path_probability=request.min_path_probability,
-            min_parent_probability=max(request.min_parent_probability, self._config.min_parent_probability),
+            min_parent_probability=request.min_parent_probability,
         )
 
 

@@ -60,8 +60,12 @@ def read_warm_start(path: Path, wanted: HeadsConfig, checkpoint: Checkpoint) -> 
     found = described_heads(file, read_config(checkpoint)[1])
     _require_same(path, found, wanted)
     weights = {name: file.tensor(name).dequantize() for name in file.shapes}
-    vocabulary = None if file.vocabulary is None else file.vocabulary.astype(np.int64)
-    return WarmStart(weights, vocabulary, file.digest())
+    if file.vocabulary is None:
+        return WarmStart(weights, None, file.digest())
+    # a file may name ids in any order; training finds them by search
+    order = np.argsort(file.vocabulary)
+    sorted_rows = {name: weight[order] for name, weight in weights.items() if name.endswith("unembedding")}
+    return WarmStart(weights | sorted_rows, file.vocabulary[order].astype(np.int64), file.digest())
 
 
 def _require_same(path: Path, found: HeadsConfig, wanted: HeadsConfig) -> None:

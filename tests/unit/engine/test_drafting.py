@@ -94,6 +94,21 @@ class Dear(OracleDrafter):
         return Tree(tuple(guessed[: len(reached)]), tuple(range(-1, len(reached) - 1)), tuple(reached))
 
 
+def test_a_guess_that_its_drafter_doubts_is_not_followed_by_others(clock: Clock) -> None:
+    """Chains of a drafter that is sure by 0.7 of each guess go on until 0.7 ** n is below the threshold."""
+    for threshold, longest in ((0.0, 5), (0.3, 4), (0.6, 2), (0.7, 2), (0.71, 1), (1.0, 1)):
+        drafter = Dear(clock, confidence=0.7)
+        limits = {"policy": "always", "max_nodes": 5, "max_depth": 5, "min_confidence": threshold}
+        make_toy_engine(drafter=drafter, **limits).generate(PROMPT, PARAMS)
+        assert max(drafter.depths) == longest, threshold
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan")])
+def test_a_confidence_out_of_range_is_refused(threshold: float) -> None:
+    with pytest.raises(ConfigError, match="min_confidence = "):
+        make_toy_engine(min_confidence=threshold)
+
+
 class Cheap(OracleDrafter):
     name = "cheap"
 

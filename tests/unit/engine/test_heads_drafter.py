@@ -93,7 +93,7 @@ class PausingDrafter(HeadsDrafter):
 DRAFTING = {
     "usual": {},
     "crawling": {"catch_up_rows": 5},
-    "confident only": {"min_parent_probability": 0.4, "breadth": 1},
+    "confident only": {"breadth": 1},
     "shallow": {"max_depth": 2},
 }
 SETTINGS = (
@@ -112,6 +112,8 @@ def test_output_is_the_plain_output(law, drafting, lookup):
     drafted = accepted = 0
     for given in SETTINGS if drafting == "usual" else SETTINGS[1::3]:
         batch, settings = given["batch"], {name: value for name, value in given.items() if name != "batch"}
+        if drafting == "confident only":
+            settings["min_confidence"] = 0.4
         engine, _ = engine_with_heads(lookup=lookup, drafting=DRAFTING[drafting], **settings)
         assert run(engine, law, batch) == plain_hashes(law)[-batch:], given
         statistics = engine.statistics
@@ -338,7 +340,7 @@ def test_heads_that_read_no_text_guess_at_once():
 
 
 def test_requests_carry_the_settings():
-    heads, drafter, books = recorded([1, 2], breadth=7, max_depth=2, min_parent_probability=0.125)
+    heads, drafter, books = recorded([1, 2], breadth=7, max_depth=2)
     drafter.propose([books.request()])
     (request,) = heads.last
     assert (request.breadth, request.max_depth, request.min_parent_probability) == (7, 2, 0.25)
@@ -347,12 +349,10 @@ def test_requests_carry_the_settings():
     assert request.page_table.dtype == request.tokens.dtype == np.int32
     drafter.propose([DraftRequest(books.state, 1, 1, trunk_slots=books.request().trunk_slots)])
     (request,) = heads.last
-    assert (request.max_nodes, request.max_depth, request.min_parent_probability) == (1, 1, 0.125)
+    assert (request.max_nodes, request.max_depth, request.min_parent_probability) == (1, 1, 0.0)
 
 
-@pytest.mark.parametrize(
-    "config", [{"breadth": 0}, {"breadth": 65}, {"max_depth": 0}, {"catch_up_rows": 0}, {"min_parent_probability": 2}]
-)
+@pytest.mark.parametrize("config", [{"breadth": 0}, {"breadth": 65}, {"max_depth": 0}, {"catch_up_rows": 0}])
 def test_a_setting_out_of_range_is_refused(config):
     with pytest.raises(ConfigError, match=next(iter(config))):
         HeadsDraftConfig(**config)

@@ -25,6 +25,7 @@ from headstart.testing.tiny_models import write_tiny_gguf  # noqa: E402
 from headstart.train.graft import GraftResult, graft  # noqa: E402
 from headstart.train.graft_config import GraftConfig  # noqa: E402
 from headstart.train.holdout import hold_out  # noqa: E402
+from headstart.train.measured import AcceptanceMeter, MeasuredAcceptance  # noqa: E402
 from headstart.train.phases import Progress  # noqa: E402
 from headstart.train.plot import plot_run  # noqa: E402
 from headstart.train.prompts import Prompt, PromptList  # noqa: E402
@@ -119,6 +120,30 @@ def test_a_graft_of_every_kind_drafts_and_changes_nothing(
         drafted = engine.generate("Say one.", params)
     assert drafted.token_ids == expected.token_ids
     assert drafted.drafter == "heads"
+
+
+def test_the_best_heads_are_kept_and_not_the_last(
+    model: Path, whole: tuple[Path, GraftResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, taus, seen = AcceptanceMeter.measure, [1.5, 3.0, 2.0, 2.5], []
+
+    def measure_otherwise(meter: AcceptanceMeter, weights: dict[str, Any]) -> MeasuredAcceptance:
+        seen.append(weights)
+        return replace(measure(meter, weights), tau=taus[len(seen) - 1])
+
+    monkeypatch.setattr(AcceptanceMeter, "measure", measure_otherwise)
+    config = replace(SMALL, text_tokens=None, checkpoints=3, learning_rate=0.02)
+    result = graft(model, tmp_path, config, whole[0])
+    assert result is not None
+    steps = [line["step"] for line in metrics(tmp_path) if line["kind"] == "measured"]
+    assert len(seen) == len(steps) == 4
+    assert (result.step, result.measured.tau) == (steps[1], 3.0)
+    file = open_heads(result.heads)
+    assert (file.header.recipe["step"], file.header.measured["tau"]) == (steps[1], 3.0)
+    name = "modules.0.layers.0.linear"
+    found = file.tensor(name).dequantize()
+    distances = [float(np.abs(found - weights[name]).max()) for weights in seen]
+    assert distances.index(min(distances)) == 1
 
 
 def test_the_metrics_tell_of_every_step(whole: tuple[Path, GraftResult]) -> None:

@@ -53,6 +53,14 @@ class Training:
         return [replace(self.trainer.take_step(), seconds=1.0) for _ in range(count)]
 
 
+def test_a_weight_that_nothing_depends_on_is_named(lab: Any) -> None:
+    training = Training(lab)
+    training.heads._names.append("dead")
+    training.heads._own.append(torch.nn.Parameter(torch.zeros(2)))
+    with pytest.raises(AssertionError, match="trained weights that nothing depends on: dead"):
+        training.take(1)
+
+
 @pytest.fixture
 def lab(make_lab: Callable[..., Any]) -> Any:
     """In float32, as heads are trained."""

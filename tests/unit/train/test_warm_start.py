@@ -72,6 +72,26 @@ def test_heads_go_on_from_what_the_file_holds(model: Path, first: Path, tmp_path
     assert any(not np.allclose(fitted[name], values, atol=0.05) for name, values in weights(given).items())
 
 
+def test_a_vocabulary_in_any_order_is_gone_on_with(model: Path, first: Path, tmp_path: Path) -> None:
+    own = graft(model, tmp_path / "own", replace(STILL, own_unembedding=True), first)
+    assert own is not None
+    given = open_heads(own.heads)
+    assert given.vocabulary is not None
+    mixed = np.random.default_rng(0).permutation(len(given.vocabulary))
+    arrays = weights(given)
+    arrays["unembedding"] = arrays["unembedding"][mixed]
+    path = tmp_path / "mixed.safetensors"
+    write_heads(path, given.header, arrays, given.vocabulary[mixed])
+    config = replace(STILL, own_unembedding=True).heads_config(read_config(open_checkpoint(model))[1])
+    start = read_warm_start(path, config, open_checkpoint(model))
+    assert start.vocabulary is not None
+    assert start.vocabulary.tolist() == given.vocabulary.tolist()
+    for name, values in weights(given).items():
+        # stored in 8 bits twice
+        np.testing.assert_allclose(start.weights[name], values, atol=np.abs(values).max() / 100, err_msg=name)
+    assert graft(model, tmp_path / "on", replace(STILL, own_unembedding=True), first, from_heads=path) is not None
+
+
 def test_another_text_does_not_change_what_rows_mean(model: Path, first: Path, tmp_path: Path) -> None:
     other = PromptList((Prompt(turns=("Count.",)), Prompt(turns=("Name a bird.",)), Prompt(turns=("Why?",))))
     config = replace(STILL, text_tokens=200)
