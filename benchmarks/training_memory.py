@@ -95,7 +95,7 @@ def cell(order: str, num_heads: int, vocabulary: int = VOCABULARY, steps: int = 
     from torch import nn
 
     torch.manual_seed(0)
-    baseline = _peak_bytes()
+    baseline = peak_bytes()
     trunk, heads = _layers(LAYERS - num_heads), _layers(num_heads)
     embedding = nn.Embedding(vocabulary, WIDTH)
     unembedding = nn.Parameter(0.02 * torch.randn(vocabulary, WIDTH))
@@ -117,7 +117,7 @@ def cell(order: str, num_heads: int, vocabulary: int = VOCABULARY, steps: int = 
     print(
         json.dumps(
             {
-                "peak_bytes": _peak_bytes(),
+                "peak_bytes": peak_bytes(),
                 "baseline_bytes": baseline,
                 "step_s": statistics.median(seconds[1:] or seconds),
                 "loss": float(loss.detach()),
@@ -199,7 +199,7 @@ def _of_the_step(cell: dict[str, Any]) -> float:
     return float(cell["peak_bytes"] - cell["baseline_bytes"])
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
     """Of this process since it began to run this program.
 
     The usage that Linux reports counts the parent from before that as well, which may have trained a model.

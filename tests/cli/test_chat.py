@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from headstart.cli.terminal import AnswerWriter
 from headstart.engine import token_hash
 from headstart.records import Event
 from headstart.testing.command_line import Outcome, run_command
+from headstart.testing.tiny_models import write_tiny_gguf
 
 NUM_TOKENS = 8
 
@@ -41,6 +43,18 @@ def test_each_turn_answers_the_whole_conversation(tiny_model: str) -> None:
     outcome = _chat(tiny_model, "abc abc", "", "  def  ", flags=("--json",))
     assert (outcome.status, outcome.err) == (0, "")
     assert [turn["token_hash"] for turn in _turns(outcome)] == _answers(tiny_model, ["abc abc", "def"])
+
+
+def test_a_model_without_a_template_goes_on_with_the_lines_themselves(tmp_path: Path) -> None:
+    model = str(write_tiny_gguf(tmp_path / "base.gguf", metadata={"tokenizer.chat_template": 0}))
+    outcome = _chat(model, "abc", "def", flags=("--json",))
+    assert outcome.status == 0
+    assert outcome.err.startswith("This model has no chat template: it takes your lines for the beginning of a text")
+    first, second = _turns(outcome)
+    with Engine.load(model, draft="none", max_batch=1) as engine:
+        for turn, text in ((first, "abc"), (second, f"abc\n{first['text']}\ndef")):
+            completion = engine.generate(text, SamplingParams(max_tokens=NUM_TOKENS))
+            assert turn["token_hash"] == token_hash(completion.token_ids)
 
 
 def test_reset_begins_anew_and_keeps_the_system_message(tiny_model: str) -> None:

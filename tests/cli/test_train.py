@@ -81,6 +81,11 @@ def test_a_whole_run(run_file: Path, tmp_path: Path, trains: None) -> None:
     )
     assert drafted["token_hash"] == plain["token_hash"]
     assert drafted["drafter"] == "heads"
+    turns = run_command(
+        "chat", out, "--max-tokens", "24", "--json", "--threads", "1", stdin=b"def f\nx\n"
+    ).out.splitlines()
+    assert json.loads(turns[0])["token_hash"] == plain["token_hash"]
+    assert len(turns) == 2
     settings = json.loads((out / "run" / "config.json").read_text())
     assert settings["config"]["heads.n"] == 3
     assert settings["versions"]["torch"]

@@ -24,7 +24,8 @@ def chat(
     """Talk with a model.
 
     Each line is a message. Ctrl-C ends an answer early; what was written stays in the conversation. Ctrl-D or /quit
-    leaves, /reset begins anew, /stats tells how the drafts fared. Messages may also come through a pipe.
+    leaves, /reset begins anew, /stats tells how the drafts fared. Messages may also come through a pipe. A model
+    without a chat template takes them for the beginning of a text, and goes on with it.
     """
     params = sampling.to_params()
 

@@ -18,7 +18,8 @@ COMMANDS = ("/quit", "/reset", "/stats")
 class Conversation:
     """What was said so far, and who answers.
 
-    The engine keeps the cache of earlier turns, so each turn reads only what is new.
+    The engine keeps the cache of earlier turns, so each turn reads only what is new. A model without a chat template,
+    such as one that was trained from nothing, goes on with the lines themselves.
 
     Args:
         opened: the model.
@@ -35,6 +36,9 @@ class Conversation:
         self._json = json
         self._opening = [] if system is None else [{"role": "system", "content": system}]
         self._messages = list(self._opening)
+        self._has_template = opened.parts.tokenizer.chat_template is not None
+        if not self._has_template:
+            self._tell("This model has no chat template: it takes your lines for the beginning of a text and goes on.")
 
     def take(self, line: str) -> bool:
         """Answer a message, or obey a command.
@@ -84,13 +88,17 @@ class Conversation:
     def _write(self) -> Completion:
         """Write the answer to the last message; Ctrl-C leaves a part of it."""
         engine = self._engine
-        prompt = engine.encode_chat(self._messages)
-        completion = write_answer(engine, prompt, self._params, stream=None if self._json else sys.stdout)
+        completion = write_answer(engine, self._prompt(), self._params, stream=None if self._json else sys.stdout)
         if self._json:
             print_json(completion_document(completion, self._params, self._opened))
         elif is_interactive():
             print_summary(completion, self._params)
         return completion
+
+    def _prompt(self) -> list[int]:
+        if self._has_template:
+            return self._engine.encode_chat(self._messages)
+        return self._opened.parts.tokenizer.encode("\n".join(message["content"] for message in self._messages))
 
     def _statistics(self) -> str:
         statistics = self._engine.statistics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor  # noqa: E402
 from headstart.runtime.torch_runtime import TextBatch  # noqa: E402
 from headstart.testing.tiny_heads import TINY_HEADS  # noqa: E402
 from headstart.train.heads_loss import HeadsLossConfig, TrainingBatch, heads_loss, learnt_rows  # noqa: E402
+from headstart.train.heads_module import HeadsModule  # noqa: E402
 from headstart.train.loss_mix import LossMix  # noqa: E402
 from headstart.train.losses import TrunkLogits, draft_losses  # noqa: E402
 
@@ -137,6 +139,27 @@ def test_loss_gradients_and_figures_are_those_of_a_naive_sum(name: str, reduced:
     torch.testing.assert_close(found, gradients_of(heads, expected), rtol=1e-4, atol=tolerance)
     assert [(depth.num_rows, depth.num_correct) for depth in sums] == [figure[:2] for figure in figures]
     assert [depth.acceptance for depth in sums] == pytest.approx([figure[2] for figure in figures])
+
+
+@pytest.mark.parametrize("name", ["parallel", "medusa", "parallel, linear"])
+def test_heads_that_do_not_see_each_other_are_turned_back_one_by_one(
+    name: str, lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When one runs, what the one before it made is gone; so memory is that of one."""
+    heads = lab.heads(name)
+    batch = lab.batch(lab.pack(lab.documents(LENGTHS), 14), taps=heads.config.taps)
+    alone, made = HeadsModule.alone, []
+
+    def watched(*arguments: Any) -> Any:
+        assert all(state() is None for state in made)
+        output = alone(*arguments)
+        made.append(weakref.ref(output.hidden))
+        return output
+
+    monkeypatch.setattr(HeadsModule, "alone", watched)
+    loss, _ = heads_loss(heads, batch, lab.unembedding, config_of("kl"), counts_of(heads, [batch]))
+    assert len(made) == 3
+    assert all(bool(gradient.any()) for gradient in gradients_of(heads, loss))
 
 
 @pytest.mark.parametrize("name", KINDS)
