@@ -3,7 +3,8 @@
     python benchmarks/graft_memory.py --json
 
 Each cell is a process of its own, and its peak is the operating system's, less what was there before the step. Heads
-that do not see each other (medusa, parallel) are turned back one by one; those that do (sequential) wait for each other.
+that do not see each other (medusa, parallel) are turned back one by one; those that do (sequential) wait for each
+other.
 """
 
 from __future__ import annotations
