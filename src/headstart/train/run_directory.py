@@ -4,10 +4,13 @@ config.json          what was asked for, versions, and the machine; a run is res
 metrics.jsonl        one object a line, flushed at once
 decisions.json       what was decided on the way, such as how many steps the time allows
 state.safetensors    the last checkpoint, replaced as a whole
+.lock                held by the process that is at work
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import json
 import math
@@ -51,7 +54,7 @@ class RunDirectory:
 
         Raises:
             ConfigError: it holds a run with another config, and the text says where they differ; or something else
-                than a run, which could come to harm.
+                than a run, which could come to harm; or another process is at work in it.
         """
         self.path = path
         about = path / "config.json"
@@ -61,15 +64,29 @@ class RunDirectory:
             old = _config_of(path, about)
             if self.resumed:
                 _require_same(path, old, config)
+                self._take_hold()
                 self._end_last_line()
                 return
         self._begin(config)
+
+    def _take_hold(self) -> None:
+        """Keep other processes out until this object, or the process, ends."""
+        self._lock = (self.path / ".lock").open("a")
+        try:
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise ConfigError(
+                    f"{self.path}: another process is at work in this folder. Let it end, or name another folder."
+                ) from error
+            # some network file systems know no locks; the run is no worse for it
 
     def _begin(self, config: Mapping[str, Any]) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{self.path}: the folder cannot be made ({error.strerror}). Name another.") from error
+        self._take_hold()
         document = {
             "config": dict(config),
             "versions": {"headstart": __version__, "torch": torch.__version__, "numpy": np.__version__},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -150,6 +152,29 @@ def test_a_config_of_something_else_is_left_alone(tmp_path: Path, beside: str | 
     with pytest.raises(ConfigError, match=r"holds no run, but other files, such as config\.json"):
         RunDirectory(tmp_path, CONFIG)
     assert (tmp_path / "config.json").read_text() == '{"model_type": "llama"}'
+
+
+def test_a_folder_is_one_process_s_at_a_time(tmp_path: Path) -> None:
+    """A second one is refused while the first lives, before it has left anything as well; a kill lets go."""
+    script = "import sys; from headstart.train.run_directory import RunDirectory as R; from pathlib import Path; "
+    script += "run = R(Path(sys.argv[1]), {}); print('begun', flush=True); input(); run.remember('x', 1); "
+    script += "print('left', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "run")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        for said in ("begun\n", "left\n"):
+            assert other.stdout.readline() == said
+            with pytest.raises(ConfigError, match="another process is at work in this folder"):
+                RunDirectory(tmp_path / "run", {})
+            other.stdin.write("\n")
+            if said == "begun\n":
+                other.stdin.flush()
+        other.kill()
+    run = RunDirectory(tmp_path / "run", {})
+    assert run.recall("x") == 1
+    assert RunDirectory(tmp_path / "run", {}).recall("x") == 1  # the same process may open it again
 
 
 def test_a_run_may_begin_where_only_an_interrupted_beginning_or_hidden_files_lie(tmp_path: Path) -> None:

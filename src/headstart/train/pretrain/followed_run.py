@@ -13,6 +13,9 @@ from headstart.train.run_directory import RunDirectory
 class FollowedRun(RunDirectory):
     """Reads what the leading process has written, and writes nothing."""
 
+    def _take_hold(self) -> None:
+        """The leading process has."""
+
     def _begin(self, config: Mapping[str, Any]) -> None:
         """The leading process has."""
 
