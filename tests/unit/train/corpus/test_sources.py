@@ -179,6 +179,20 @@ def test_a_data_set_that_cannot_be_opened(library, tmp_path):
         documents("dataset:owner/name:train:words")
 
 
+def test_the_real_library_streams_local_files_and_reads_what_it_saved(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    (tmp_path / "data").mkdir()
+    rows = [{"text": f"document {number}", "title": str(number)} for number in range(5)]
+    (tmp_path / "data" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert documents(f"dataset:{tmp_path / 'data'}:train") == [row["text"].encode() for row in rows]
+    assert documents(f"dataset:{tmp_path / 'data'}:train:title") == [row["title"].encode() for row in rows]
+    loaded = datasets.load_dataset(str(tmp_path / "data"), split="train", cache_dir=str(tmp_path / "cache"))
+    loaded.save_to_disk(tmp_path / "saved")
+    assert documents(f"dataset:{tmp_path / 'saved'}:train") == [row["text"].encode() for row in rows]
+    with pytest.raises(ConfigError, match="split nothing: it cannot be opened"):
+        documents(f"dataset:{tmp_path / 'data'}:nothing")
+
+
 @pytest.mark.parametrize(("package", "name"), [("pyarrow", "parquet:a.parquet"), ("datasets", "dataset:a/b:train")])
 def test_what_is_not_installed_is_named(monkeypatch, tmp_path, package, name):
     monkeypatch.chdir(tmp_path)
