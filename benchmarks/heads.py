@@ -150,6 +150,7 @@ def main(
     temperature: float = 0.7,
     threads: int | None = None,
     llama_cpp: Path | None = None,
+    only_acceptance: Annotated[bool, cyclopts.Parameter(negative="")] = False,
     as_json: Annotated[bool, cyclopts.Parameter(name="--json", negative="")] = False,
 ) -> int:
     """Measure and print.
@@ -163,11 +164,12 @@ def main(
         temperature: of the texts that are sampled.
         threads: CPU threads of each engine; by default as many as the process may use at once.
         llama_cpp: Python of an environment with llama-cpp-python, to compare speeds with.
+        only_acceptance: time nothing; other programs may run meanwhile.
         as_json: end with one JSON document on the last line.
     """
     settings = Settings(
         model=model or packaged_model(), heads=heads, data=data, limit=limit, max_tokens=max_tokens,
-        temperature=temperature, threads=threads, llama_cpp=llama_cpp,
+        temperature=temperature, threads=threads, llama_cpp=llama_cpp, only_acceptance=only_acceptance,
     )  # fmt: skip
     document, status = measure(settings)
     print_table(document, Console(stderr=as_json))

@@ -47,6 +47,7 @@ class Settings:
         temperature: of the texts that are sampled.
         threads: CPU threads of each engine.
         llama_cpp: Python of the environment with llama-cpp-python.
+        only_acceptance: leave out all that is timed.
 
     Raises:
         ConfigError: a value is out of its range.
@@ -60,6 +61,7 @@ class Settings:
     temperature: float
     threads: int | None
     llama_cpp: Path | None
+    only_acceptance: bool = False
 
     def __post_init__(self) -> None:
         for name in ("limit", "max_tokens", "threads"):
@@ -71,6 +73,8 @@ class Settings:
                 f"--temperature {self.temperature}: it must be above 0; it is that of the sampled texts, and greedy "
                 "ones are measured anyway."
             )
+        if self.only_acceptance and self.llama_cpp is not None:
+            raise ConfigError("--llama-cpp has no effect with --only-acceptance, which times nothing: leave one out.")
 
 
 class Measurement:
@@ -101,10 +105,11 @@ class Measurement:
 
     def run(self) -> None:
         """Measure everything, what is timed first: the machine is as quiet then as it was found."""
-        self._single_texts()
-        self._creative_texts()
-        self._texts_together()
-        self._draft_cost()
+        if not self._settings.only_acceptance:
+            self._single_texts()
+            self._creative_texts()
+            self._texts_together()
+            self._draft_cost()
         prompts = self._acceptance()
         self._sampled_acceptance(prompts[::SAMPLED_EVERY])
 

@@ -355,6 +355,20 @@ def test_one_run_has_every_figure(
     assert max(completion.drafted / completion.rounds for completion in completions) > 10
 
 
+def test_acceptance_alone_is_the_same_and_times_nothing(
+    arguments: list[str], document: Callable[[], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert heads.run(arguments) == 0
+    whole = document()
+    assert heads.run([*arguments, "--only-acceptance"]) == 0
+    found = document()
+    for name in ("tau", "tau_by_category", "conditional_acceptance", "share_of_rounds_by_length"):
+        assert found[name] == whole[name], name
+    assert found["identical"] is True
+    assert found["num_compared"] == NUM_TURNS + NUM_TURNS // 2
+    assert found["speedup_over_plain"] is found["draft_cost"] is None
+
+
 def test_an_interrupted_run_prints_what_it_has(
     arguments: list[str], document: Callable[[], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -386,14 +400,16 @@ def test_a_different_text_fails_the_run(
         (["--limit", "0"], "--limit 0: it must be at least 1"),
         (["--max-tokens", "0"], "--max-tokens 0: it must be at least 1"),
         (["--temperature", "0"], "--temperature 0.0: it must be above 0"),
+        (["--llama-cpp", "python", "--only-acceptance"], "--llama-cpp has no effect with --only-acceptance"),
         (["--data", "/nowhere"], "/nowhere/spec_bench.jsonl: the questions cannot be read"),
     ],
 )
 def test_what_cannot_be_is_refused(
     arguments: list[str], extra: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = dict(zip(arguments[::2], arguments[1::2], strict=False)) | {extra[0]: extra[1]}
-    assert heads.run([word for pair in given.items() for word in pair]) == 2
+    name, value, *flags = extra
+    given = dict(zip(arguments[::2], arguments[1::2], strict=False)) | {name: value}
+    assert heads.run([*(word for pair in given.items() for word in pair), *flags]) == 2
     assert text in capsys.readouterr().err
 
 
