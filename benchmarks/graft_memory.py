@@ -4,7 +4,7 @@
 
 Each cell is a process of its own, and its peak is the operating system's, less what was there before the step. Heads
 that do not see each other (medusa, parallel) are turned back one by one; those that do (sequential) wait for each
-other.
+other. Every head has weights of its own; what their gradients take is left out of the ratio.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.table import Table
 
 from headstart import __version__
 from headstart.measure.machine import describe_machine
-from training_memory import TARGET, peak_bytes
+from training_memory import TARGET, peak_bytes, resident_bytes
 
 KINDS = ("medusa", "parallel", "sequential")
 DEPTHS = (1, 4)
@@ -36,15 +36,16 @@ def compare(*, as_json: Annotated[bool, cyclopts.Parameter(name="--json", negati
     """Measure all cells; with `--json`, the last line of stdout is one JSON document."""
     cells = {kind: {depth: measure_cell(kind, depth) for depth in DEPTHS} for kind in KINDS}
     table = Table(title=f"one step, {WINDOWS} x {WINDOW} tokens, {VOCABULARY} x {WIDTH}")
-    for column in ("kind", "heads", "peak of the step, MiB", "over one head", "step s"):
+    for column in ("kind", "heads", "peak of the step, MiB", "of which gradients", "the rest over one head", "step s"):
         table.add_column(column, justify="left" if column == "kind" else "right")
     reached = {}
     for kind, by_depth in cells.items():
         for depth, cell in by_depth.items():
-            reached[kind] = cell["step_bytes"] / by_depth[1]["step_bytes"]
+            reached[kind] = over_one(cell, by_depth[1])
             table.add_row(
-                kind, str(depth), f"{cell['step_bytes'] / 2**20:.0f}", f"{reached[kind]:.2f}", f"{cell['step_s']:.1f}"
-            )
+                kind, str(depth), f"{cell['step_bytes'] / 2**20:.0f}", f"{cell['gradient_bytes'] / 2**20:.0f}",
+                f"{reached[kind]:.2f}", f"{cell['step_s']:.1f}",
+            )  # fmt: skip
     Console(stderr=as_json).print(table)
     if as_json:
         document = {
@@ -54,16 +55,22 @@ def compare(*, as_json: Annotated[bool, cyclopts.Parameter(name="--json", negati
         print(json.dumps(document))
 
 
-def measure_cell(kind: str, depth: int) -> dict[str, Any]:
+def measure_cell(kind: str, depth: int, *, vocabulary: int = VOCABULARY, windows: int = WINDOWS) -> dict[str, Any]:
     """Peak memory and time of a step, in a process of its own."""
-    command = [sys.executable, __file__, "cell", kind, str(depth)]
+    command = [sys.executable, __file__, "cell", kind, str(depth), str(vocabulary), str(windows)]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     result: dict[str, Any] = json.loads(output.splitlines()[-1])
     return result
 
 
+def over_one(cell: dict[str, Any], of_one: dict[str, Any]) -> float:
+    """Peak memory over that of one head, gradients left out of both."""
+    rest, rest_of_one = (each["step_bytes"] - each["gradient_bytes"] for each in (cell, of_one))
+    return float(rest / rest_of_one)
+
+
 @app.command(show=False)
-def cell(kind: str, depth: int, steps: int = 2) -> None:
+def cell(kind: str, depth: int, vocabulary: int, windows: int, steps: int = 2) -> None:
     """Steps in this process; one JSON line."""
     import torch
 
@@ -77,19 +84,19 @@ def cell(kind: str, depth: int, steps: int = 2) -> None:
 
     torch.manual_seed(0)
     trunk = TrunkConfig(
-        family="llama", vocab_size=VOCABULARY, hidden_size=WIDTH, num_layers=BLOCKS, num_heads=9, num_kv_heads=3,
+        family="llama", vocab_size=vocabulary, hidden_size=WIDTH, num_layers=BLOCKS, num_heads=9, num_kv_heads=3,
         head_dim=64, intermediate_size=1536, norm_eps=1e-5, max_context=8192, rotary=RotaryConfig(theta=1e5, dim=64),
         windows=(0,) * BLOCKS, tied=True,
     )  # fmt: skip
     config = GraftConfig(kind=kind, depth=depth, draft_vocab_size=0)  # type: ignore[arg-type]
-    unembedding = (0.02 * torch.randn(VOCABULARY, WIDTH)).bfloat16()
+    unembedding = (0.02 * torch.randn(vocabulary, WIDTH)).bfloat16()
     weights = {"embedding": unembedding.float(), "final_norm": torch.ones(WIDTH)}
     heads = HeadsModule(config.heads_config(trunk), trunk, weights, None)
     for weight in heads.own_weights().values():
         torch.nn.init.normal_(weight, 0.0, 0.02)
-    shape = WINDOWS, WINDOW
+    shape = windows, WINDOW
     states = torch.randn(*shape, WIDTH).bfloat16()
-    tokens = torch.randint(VOCABULARY, shape)
+    tokens = torch.randint(vocabulary, shape)
     text = TextBatch(tokens, torch.zeros_like(tokens), torch.arange(WINDOW).expand(shape))
     supervised = torch.ones(shape, dtype=torch.bool)
     batch = TrainingBatch(
@@ -97,7 +104,7 @@ def cell(kind: str, depth: int, steps: int = 2) -> None:
         likeliest=tokens,
     )  # fmt: skip
     counts = [int(learnt_rows(heads.config, batch, level).sum()) for level in range(1, depth + 1)]
-    before, seconds = peak_bytes(), []
+    before, seconds = resident_bytes(), []
     for _ in range(steps):
         for weight in heads.own_weights().values():
             weight.grad = None
@@ -106,8 +113,13 @@ def cell(kind: str, depth: int, steps: int = 2) -> None:
             loss, _ = heads_loss(heads, batch, unembedding, make_loss_config(config), counts)
         loss.backward()
         seconds.append(time.perf_counter() - started)
-    step_s = statistics.median(seconds[1:] or seconds)
-    print(json.dumps({"step_bytes": peak_bytes() - before, "before_bytes": before, "step_s": step_s}))
+    found = {
+        "step_bytes": peak_bytes() - before,
+        "gradient_bytes": sum(4 * weight.numel() for weight in heads.own_weights().values()),
+        "before_bytes": before,
+        "step_s": statistics.median(seconds[1:] or seconds),
+    }
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

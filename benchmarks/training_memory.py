@@ -204,12 +204,24 @@ def peak_bytes() -> int:
 
     The usage that Linux reports counts the parent from before that as well, which may have trained a model.
     """
-    status = Path("/proc/self/status")
-    if status.exists():
-        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024
+    status = _status("VmHWM")
+    if status is not None:
+        return status
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def resident_bytes() -> int:
+    """Of this process now; where the system does not tell, its peak."""
+    return _status("VmRSS") or peak_bytes()
+
+
+def _status(name: str) -> int | None:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    (line,) = (line for line in status.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
 
 
 if __name__ == "__main__":

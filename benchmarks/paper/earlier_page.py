@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from paper.claim import Claim
+
 BUDGET = "Budget: {}."
 """At the head of a page's overview."""
+
+TRIED = "Tried: {}."
+"""In each section."""
 
 NOT_RUN = "Not run with this budget."
 """All that stands in the section of a claim that was not finished."""
@@ -43,3 +48,12 @@ class EarlierPage:
         head = lines[: borders[0]] if borders else lines
         rows = {claimed: line for line in head for claimed in sections if line.startswith(f"| {claimed} |")}
         return cls(rows=rows, sections={claimed: part for claimed, part in sections.items() if claimed in rows})
+
+    def section(self, claim: Claim) -> tuple[str, ...]:
+        """Lines of a claim's section; none if it was not finished, or tried in another way."""
+        lines = self.sections.get(claim.statement, ())
+        return lines if TRIED.format(claim.method) in " ".join(lines) else ()
+
+    def row(self, claim: Claim) -> str:
+        """Its row, if there is a section."""
+        return self.rows[claim.statement] if self.section(claim) else ""

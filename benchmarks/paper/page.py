@@ -16,7 +16,7 @@ from typing import Any
 from headstart.train.whole_files import write_whole
 from paper.budgets import Budget
 from paper.claim import Claim, Figures, Finding, Job
-from paper.earlier_page import BUDGET, NOT_RUN, EarlierPage
+from paper.earlier_page import BUDGET, NOT_RUN, TRIED, EarlierPage
 from paper.judgement import overall
 from paper.plots import draw
 from paper.workspace import Workspace
@@ -27,11 +27,13 @@ _INTRODUCTION = """\
 # Pretraining with several tokens: the claims at a small scale
 
 What was said of multi-token prediction, mostly of models of 7 billion parameters, tried with models a thousand times
-smaller on a CPU. Every figure here, and every word on how it came out, is written from the files of finished runs by
+smaller on a CPU. Every figure here, and every word on how it came out, was written from the files of finished runs by
 
 ```console
 $ {command}
 ```
+
+which leaves claims as they stood that the runs in DIR have not finished.
 
 A comparison *holds* if the mean over seeds lies above zero by more than Student's t allows to chance at 5 % (with
 three seeds, by 4.3 of its standard errors), *does not hold* if it lies below by as much, and is *within noise*
@@ -117,7 +119,7 @@ def write_page(path: Path, states: Sequence[State], budget: Budget, threads: int
     command = shlex.join([*words, "--out", "DIR", "--page", str(path)])
     lines = [_INTRODUCTION.format(command=command), *_overview(states, budget, earlier)]
     for state in states:
-        kept = earlier.sections.get(state.claim.statement, ()) if state.finding is None else ()
+        kept = earlier.section(state.claim) if state.finding is None else ()
         lines += kept or _section(state, path)
     write_whole(path, "\n".join(lines).rstrip() + "\n")
 
@@ -128,7 +130,7 @@ def _overview(states: Sequence[State], budget: Budget, earlier: EarlierPage) -> 
     yield ""
     rows = []
     for state in states:
-        kept = earlier.rows.get(state.claim.statement, "") if state.finding is None else ""
+        kept = earlier.row(state.claim) if state.finding is None else ""
         rows.append(kept or _row(_overview_cells(state)))
     yield from _table(head, rows)
 
@@ -148,7 +150,7 @@ def _section(state: State, page: Path) -> Iterator[str]:
     yield f"## {claim.statement}"
     yield ""
     yield from _paragraph(f"Claimed by {claim.source}.")
-    yield from _paragraph(f"Tried: {claim.method}.")
+    yield from _paragraph(TRIED.format(claim.method))
     if finding is None:
         yield NOT_RUN
         yield ""

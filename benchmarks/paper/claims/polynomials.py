@@ -56,7 +56,7 @@ POLYNOMIALS = Claim(
     name="polynomials",
     statement="Models that predict several tokens are better at arithmetic of several steps",
     source="Gloeckle et al. 2404.19737, section 4.2: 30 M and 100 M parameters, F7[X]/(X⁵)",
-    method="arithmetic with polynomials over a smaller field, scored by expressions that were never trained on",
+    method="arithmetic with polynomials in a smaller ring, scored by expressions that were never trained on",
     jobs=_jobs,
     find=_find,
 )

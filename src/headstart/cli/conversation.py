@@ -52,7 +52,8 @@ class Conversation:
         Raises:
             HeadstartError: the answer failed, and no person is there to see it and go on.
         """
-        message = line.strip()
+        # where lines are the text itself, blanks at their beginnings are a part of it
+        message = line.strip() if self._has_template else line
         if message == "/quit":
             return False
         if message == "/reset":
@@ -66,7 +67,7 @@ class Conversation:
             else:
                 close = difflib.get_close_matches(command, COMMANDS, n=1) or [", ".join(COMMANDS)]
                 self._tell(f"There is no command {command}. Did you mean {close[0]}?")
-        elif message:
+        elif message.strip():
             self._answer(message)
         return True
 

@@ -52,6 +52,7 @@ class DraftRequest:
             this need no children: what those can bring does not pay for a
             further depth.
         trunk_slots: where the trunk keeps the sequence; valid during the call.
+        min_confidence: as `min_parent_probability`, but because the user wants it so, whatever a further depth costs.
     """
 
     state: object
@@ -60,6 +61,7 @@ class DraftRequest:
     min_path_probability: float = 0.0
     min_parent_probability: float = 0.0
     trunk_slots: TrunkSlots | None = None
+    min_confidence: float = 0.0
 
 
 class Drafter(Protocol):

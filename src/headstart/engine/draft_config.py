@@ -22,7 +22,7 @@ class DraftConfig:
         max_depth: depth at most.
         min_confidence: guesses that their drafter thinks less likely to be kept than this, with all before them, are
             not followed by others; in [0, 1]. The policy asks for more than that where a further depth would not pay.
-            Drafters that find their guesses all at once, as lookup does, have no use for it.
+            Lookup, and drafters that draw their guesses, have no use for it.
 
     Raises:
         ConfigError: a value is out of its range.

@@ -175,8 +175,9 @@ class DraftSource:
                 limits.max_nodes,
                 limits.max_depth,
                 limits.min_path_probability,
-                max(limits.min_parent_probability, self._config.min_confidence),
+                limits.min_parent_probability,
                 _trunk_slots(asker.sequence),
+                self._config.min_confidence,
             )
             for asker, limits in plan
         ]

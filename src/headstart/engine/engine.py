@@ -107,6 +107,11 @@ class Engine:
         self._accounts = PageAccounts(num_pages, share_prefixes=share_prefixes)
         self._scheduler = Scheduler(self._accounts, scheduler_config)
         whole_trees = self._verification.needs_whole_trees
+        if whole_trees and min_confidence:
+            raise ConfigError(
+                f"min_confidence = {min_confidence} has no effect with verification {verification!r}, which is only "
+                "exact if no guess is chosen by what it is. Leave one out."
+            )
         self._drafting = Drafting(drafters, draft_config, trunk.vocab_size, cost_curve, give_whole_trees=whole_trees)
         self._statistics = EngineStatistics()
         self._ids = itertools.count()

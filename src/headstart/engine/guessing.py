@@ -83,7 +83,7 @@ class CoupledGuessing:
             return True
         last = state.path_probability
         num_ahead = sum(probability >= last for probability in state.whole_tree().path_probabilities)
-        least = max(self._min_path_probability, request.min_parent_probability)
+        least = max(self._min_path_probability, request.min_parent_probability, request.min_confidence)
         return last >= least and num_ahead < request.max_nodes
 
     def guess(self, states: Sequence[DraftState], max_nodes: Sequence[int]) -> list[Guess]:

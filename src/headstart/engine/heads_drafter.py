@@ -210,6 +210,8 @@ class HeadsDrafter:
 
     def _job(self, request: DraftRequest, first: int, num_rows: int) -> HeadsRequest:
         text, slots = _parts(request)
+        # where all depths come out of one pass, a further one costs nothing that it would have to bring
+        least_parent = request.min_parent_probability if self._heads.recurrent else 0.0
         reaches_root = first + num_rows == len(text.tokens)
         return HeadsRequest(
             page_table=slots.page_table,
@@ -220,7 +222,7 @@ class HeadsDrafter:
             max_depth=min(request.max_depth, self.max_depth),
             breadth=self._config.breadth,
             min_path_probability=request.min_path_probability,
-            min_parent_probability=request.min_parent_probability,
+            min_parent_probability=max(least_parent, request.min_confidence),
         )
 
 

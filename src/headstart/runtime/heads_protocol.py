@@ -54,10 +54,12 @@ class Heads(Protocol):
     Attributes:
         max_depth: depths that can be asked for.
         follows_text: whether later guesses read what rows of the text have left. If not, the root's row is enough.
+        recurrent: whether deeper guesses see those before them, so that each depth takes a pass.
     """
 
     max_depth: int
     follows_text: bool
+    recurrent: bool
 
     def page_bytes(self) -> int:
         """Bytes that one page takes in their own cache, beside the trunk's."""

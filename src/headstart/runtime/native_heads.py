@@ -82,7 +82,12 @@ def load_heads(
         vocabulary=[] if vocabulary is None else vocabulary.tolist(),
     )
     follows_text = any(stage.on_text for stage in program.stages)
-    return NativeHeads(native, [stage[0].weight_bytes for stage in stages], follows_text=follows_text)
+    return NativeHeads(
+        native,
+        [stage[0].weight_bytes for stage in stages],
+        follows_text=follows_text,
+        recurrent=program.recurrent,
+    )
 
 
 def _check_taps(trunk: NativeTrunk, config: HeadsConfig) -> None:
@@ -187,13 +192,16 @@ class NativeHeads:
     Attributes:
         max_depth: depths that can be asked for; of an unrolled module, more than it was trained for.
         follows_text: whether rows of the text have to be run.
+        recurrent: whether each depth takes a pass.
         native_s: seconds spent inside the core so far.
     """
 
-    def __init__(self, native: _native.Heads, stage_bytes: Sequence[int], *, follows_text: bool) -> None:
+    def __init__(
+        self, native: _native.Heads, stage_bytes: Sequence[int], *, follows_text: bool, recurrent: bool
+    ) -> None:
         """Wrap what `load_heads` made."""
         self._native = native
-        self.follows_text = follows_text
+        self.follows_text, self.recurrent = follows_text, recurrent
         self._stage_bytes = stage_bytes
         self.max_depth = native.max_depth
         self.native_s = 0.0

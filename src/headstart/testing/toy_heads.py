@@ -29,13 +29,13 @@ class ToyHeads:
 
     Attributes:
         max_depth: that they can guess to.
-        follows_text: yes.
+        follows_text, recurrent: yes.
         calls: the requests of each call.
     """
 
     def __init__(self, trunk: ToyTrunk, *, max_depth: int = 5) -> None:
         """Sit on `trunk`."""
-        self.max_depth, self.follows_text = max_depth, True
+        self.max_depth, self.follows_text, self.recurrent = max_depth, True, True
         self.calls: list[Sequence[HeadsRequest]] = []
         self._trunk = trunk
         self._rows: dict[int, tuple[int, int, int]] = {}  # slot of the cache -> position, token, state before it

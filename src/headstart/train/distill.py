@@ -197,6 +197,8 @@ class _Desk:
     def _may_begin(self) -> bool:
         """Whether the next document is to be begun: surely wanted, or likely so and not too far ahead."""
         size, first = self._config.shard_documents, self._store.counts.num_asked
+        if self._next >= self._most_prompts:
+            return False
         if self._next < first + size:
             return True
         written = self._num_supervised - self._num_found

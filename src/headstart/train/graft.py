@@ -149,6 +149,8 @@ class _Grafting:
             result = self._train(self._text())
             self._clock.note(at_once=True)
             self._run.remember("result", result)
+        elif not isinstance(self._prompts, Path) and (self._run.path / TEXT_NAME / HEADER_NAME).exists():
+            self._text()  # others may take it, so shards that were lost are written again
         step, measured = best_measured(self._run.metrics())
         return GraftResult(
             heads=self._run.path / HEADS_NAME, measured=measured, step=step, spent_s=self._clock.spent_s, **result

@@ -11,6 +11,7 @@ from headstart.architectures.config import TrunkConfig
 from headstart.architectures.heads import HeadKind, HeadsConfig
 from headstart.architectures.heads.config import RECURRENT_KINDS, HeadForm
 from headstart.errors import ConfigError
+from headstart.train.checks import changed_fields
 from headstart.train.composition import DistillConfig
 from headstart.train.loss_mix import LossMix, depth_weights
 
@@ -120,10 +121,16 @@ class GraftConfig:
         """Refuse what the kind has no use for."""
         if self.form not in get_args(HeadForm):
             raise ConfigError(f"form = {self.form!r}: it must be one of {', '.join(get_args(HeadForm))}.")
-        for name, kind in (("unrolled", "sequential"), ("form", "parallel")):
-            value, usual = getattr(self, name), type(self).__dataclass_fields__[name].default
-            if value != usual and self.kind != kind:
-                raise ConfigError(f"{name} = {value!r} has no meaning for {self.kind} heads. Leave it out.")
+        changed = changed_fields(self)
+        for name, has_meaning in (
+            ("unrolled", self.kind == "sequential" and self.depth > 1),
+            ("form", self.kind == "parallel" and self.num_layers == 1),
+        ):
+            if name in changed and not has_meaning:
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)!r} has no meaning for {self.kind} heads of depth {self.depth} and "
+                    f"{self.num_layers} layers. Leave it out."
+                )
         is_unrolled = self.kind in RECURRENT_KINDS and self.unrolled and self.depth > 1
         if self.first_depth_share and not is_unrolled:
             raise ConfigError(

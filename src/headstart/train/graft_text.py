@@ -15,7 +15,7 @@ from headstart.train.phases import Reporter
 from headstart.train.prompts import PromptSource
 from headstart.train.run_clock import RunClock
 from headstart.train.run_directory import DECISIONS_NAME, RunDirectory
-from headstart.train.text_store import HEADER_NAME, TextSource, TextStore
+from headstart.train.text_store import HEADER_NAME, TextSource, TextStore, num_told
 
 TEXT_NAME = "text"
 
@@ -49,10 +49,12 @@ def open_text(path: Path, checkpoint: Checkpoint) -> TextStore:
 
 
 def text_is_whole(run: Path) -> bool:
-    """Whether the text of a run's folder is all that the run will write."""
+    """Whether the text of a run's folder is all that the run will write, and has written before if shards were lost."""
     decisions = run / DECISIONS_NAME
-    # a text may also have been laid there by hand
-    return not decisions.exists() or _WHOLE in read_json_object(decisions)
+    if not decisions.exists():  # a text may also have been laid there by hand
+        return True
+    whole = read_json_object(decisions).get(_WHOLE)
+    return whole is not None and num_told(run / TEXT_NAME) >= int(whole)
 
 
 def grow_text(

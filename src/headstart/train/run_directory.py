@@ -9,8 +9,6 @@ state.safetensors    the last checkpoint, replaced as a whole
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import json
 import math
@@ -30,6 +28,7 @@ from headstart.checkpoint.safetensors import read_safetensors, read_safetensors_
 from headstart.checkpoint.safetensors_writing import write_safetensors
 from headstart.checkpoint.tensor import Tensor as StoredTensor
 from headstart.errors import CheckpointError, ConfigError
+from headstart.train.folder_lock import FolderLock
 from headstart.train.whole_files import partial_path, write_whole
 
 STATE_NAME, DECISIONS_NAME = "state.safetensors", "decisions.json"
@@ -71,21 +70,9 @@ class RunDirectory:
 
     def _take_hold(self) -> None:
         """Keep other processes out until this object, or the process, ends."""
-        self._lock = (self.path / ".lock").open("a")
-        try:
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise ConfigError(
-                    f"{self.path}: another process is at work in this folder. Let it end, or name another folder."
-                ) from error
-            # some network file systems know no locks; the run is no worse for it
+        self._lock = FolderLock.take(self.path)
 
     def _begin(self, config: Mapping[str, Any]) -> None:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"{self.path}: the folder cannot be made ({error.strerror}). Name another.") from error
         self._take_hold()
         document = {
             "config": dict(config),
@@ -152,8 +139,8 @@ class RunDirectory:
             progress: plain JSON data.
         """
         stored = [_stored(name, tensor) for name, tensor in tensors.items()]
-        about = {_PROGRESS: json.dumps(progress), _DIGEST: _digest(stored)}
-        write_safetensors(self.path / STATE_NAME, stored, about)
+        about = json.dumps(progress)
+        write_safetensors(self.path / STATE_NAME, stored, {_PROGRESS: about, _DIGEST: _digest(stored, about)})
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """What `save` was given last, or `None`.
@@ -183,7 +170,7 @@ def read_state(run: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if _PROGRESS not in metadata:
         raise CheckpointError(f"{path} is no state of a run. Remove it to begin anew.")
     stored = read_safetensors(path)
-    if metadata.get(_DIGEST) != _digest(stored.values()):
+    if metadata.get(_DIGEST) != _digest(stored.values(), metadata[_PROGRESS]):
         raise CheckpointError(f"{path} is damaged: it does not hold what was written. Remove it to begin anew.")
     tensors = {
         name: torch.from_numpy(tensor.data.view(np.float32).reshape(tensor.shape).copy())
@@ -192,10 +179,10 @@ def read_state(run: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, json.loads(metadata[_PROGRESS])
 
 
-def _digest(tensors: Iterable[StoredTensor]) -> str:
-    state = hashlib.blake2b(digest_size=16)
+def _digest(tensors: Iterable[StoredTensor], progress: str) -> str:
+    state = hashlib.blake2b(progress.encode(), digest_size=16)
     for tensor in sorted(tensors, key=lambda tensor: tensor.name):
-        state.update(tensor.name.encode())
+        state.update(f"{tensor.name} {tensor.shape}".encode())
         state.update(tensor.data.data)
     return state.hexdigest()
 

@@ -131,17 +131,17 @@ class TextStore:
             UnsupportedError: a later version of the format.
         """
         path = Path(path)
-        header, num_told = _read_header(path / HEADER_NAME)
+        header, told = _read_header(path / HEADER_NAME)
         if source is not None:
             check_source(path, header.source, source)
         shards = _find_shards(path)
         counts = Counts()
         for shard in shards:
             counts += read_shard(shard, header.categories).counts
-        return cls(path, header, shards, counts, max(0, num_told - counts.num_asked))
+        return cls(path, header, shards, counts, max(0, told - counts.num_asked))
 
     def append(self, outcomes: Sequence[Document | Absent]) -> None:
-        """Add a shard. What was lost counts as given up then: those to come may be other ones.
+        """Add a shard, with which the header no longer tells of what was lost.
 
         Args:
             outcomes: what became of the next prompts, in order; plain documents if none was missed.
@@ -185,6 +185,15 @@ class TextStore:
             "counts": {"num_asked": self.counts.num_asked, **asdict(self.counts)},
         }
         write_whole(self.path / HEADER_NAME, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def num_told(path: Path) -> int:
+    """How many prompts a store answers for by its header, whatever its shards hold.
+
+    Raises:
+        CheckpointError, UnsupportedError: as `TextStore.open`, for the header.
+    """
+    return _read_header(path / HEADER_NAME)[1]
 
 
 def check_source(path: Path, found: TextSource, expected: TextSource) -> None:

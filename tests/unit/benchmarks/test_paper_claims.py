@@ -313,7 +313,12 @@ def test_a_page_keeps_what_it_says_of_claims_that_are_not_finished_in_this_folde
     assert text.count("not run: nothing is done") == 1
     assert text == whole.read_text().replace(str(whole), str(page))
 
-    # of another budget nothing is kept
+    # of a claim that is tried in another way by now nothing is kept
+    nothing = Workspace(tmp_path / "nothing", SMOKE, threads=1)
+    write_page(page, [state_of(each, nothing) for each in (first, replace(second, method="twice"))], SMOKE, threads=1)
+    assert page.read_text().count("| holds |") == 1
+
+    # of another budget nothing is
     other = replace(SMOKE, name="other")
     write_page(page, [state_of(each, Workspace(tmp_path, other, threads=1)) for each in (first, second)], other, 1)
     assert page.read_text().count("Not run with this budget.") == 2

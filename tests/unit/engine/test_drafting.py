@@ -89,7 +89,7 @@ class Dear(OracleDrafter):
         reached: list[float] = []
         for _ in guessed:
             reached.append((reached[-1] if reached else 1.0) * confidence)
-            if reached[-1] < request.min_parent_probability:
+            if reached[-1] < max(request.min_parent_probability, request.min_confidence):
                 break
         return Tree(tuple(guessed[: len(reached)]), tuple(range(-1, len(reached) - 1)), tuple(reached))
 
@@ -101,6 +101,12 @@ def test_a_guess_that_its_drafter_doubts_is_not_followed_by_others(clock: Clock)
         limits = {"policy": "always", "max_nodes": 5, "max_depth": 5, "min_confidence": threshold}
         make_toy_engine(drafter=drafter, **limits).generate(PROMPT, PARAMS)
         assert max(drafter.depths) == longest, threshold
+
+
+def test_a_threshold_that_a_rule_forbids_is_refused() -> None:
+    drafter = make_toy_drafter(coupled=False)
+    with pytest.raises(ConfigError, match=r"min_confidence = 0\.5 has no effect with verification 'rejection:chain'"):
+        make_toy_engine(drafter=drafter, verification="rejection:chain", min_confidence=0.5)
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, float("nan")])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -207,7 +208,7 @@ class Books:
 class RecordingHeads:
     """Heads that guess nothing."""
 
-    max_depth, follows_text = 3, True
+    max_depth, follows_text, recurrent = 3, True, True
 
     def __init__(self) -> None:
         self.runs: list[list[tuple[int, list[int], int]]] = []  # first, tokens, max_nodes
@@ -350,6 +351,16 @@ def test_requests_carry_the_settings():
     drafter.propose([DraftRequest(books.state, 1, 1, trunk_slots=books.request().trunk_slots)])
     (request,) = heads.last
     assert (request.max_nodes, request.max_depth, request.min_parent_probability) == (1, 1, 0.0)
+
+
+def test_where_depth_costs_no_pass_only_the_user_s_threshold_counts():
+    heads, drafter, books = recorded([1, 2])
+    for recurrent, expected in ((True, 0.25), (False, 0.125)):
+        heads.recurrent = recurrent
+        drafter.propose([replace(books.request(), min_confidence=0.125)])
+        assert heads.last[0].min_parent_probability == expected
+    drafter.propose([replace(books.request(), min_confidence=0.5)])
+    assert heads.last[0].min_parent_probability == 0.5
 
 
 @pytest.mark.parametrize("config", [{"breadth": 0}, {"breadth": 65}, {"max_depth": 0}, {"catch_up_rows": 0}])

@@ -59,7 +59,7 @@ def guess(
         chooser=None if params is None else trunk.make_chooser(params, seed, [], []),
         max_nodes=most,
     )
-    (tree,) = NativeHeads(native, [stage.weight_bytes], follows_text=False).draft([wish])
+    (tree,) = NativeHeads(native, [stage.weight_bytes], follows_text=False, recurrent=False).draft([wish])
     assert set(tree.parents) <= {-1}
     return tree
 

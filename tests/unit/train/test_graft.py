@@ -276,25 +276,36 @@ def test_a_text_that_is_still_being_written_is_not_taken(
 
 
 def test_shards_that_were_lost_are_written_again_and_no_part_of_a_text_is_taken_for_it(
-    model: Path, whole: tuple[Path, GraftResult], tmp_path: Path
+    model: Path, tmp_path: Path
 ) -> None:
+    longer = replace(SMALL, text_tokens=1800)
+    assert graft(model, tmp_path / "whole", longer, PROMPTS) is not None
     for phase in ("reading", "training"):
         run = tmp_path / phase
         show, should_stop = stop_at(phase, 2)
-        assert graft(model, run, SMALL, PROMPTS, show=show, should_stop=should_stop) is None
+        assert graft(model, run, longer, PROMPTS, show=show, should_stop=should_stop) is None
         shards = sorted((run / "text").glob("shard-*"))
-        assert len(shards) > 1
-        lost = shards[-1].read_bytes()
-        shards[-1].unlink()
+        assert len(shards) > 2
+        lost = [shard.read_bytes() for shard in shards[-2:]]
+        for shard in shards[-2:]:
+            shard.unlink()
         with pytest.raises(CheckpointError, match=r"shards at the end are missing.*take up the run that wrote it"):
-            graft(model, tmp_path / f"{phase}-taken", SMALL, run)
-        # it is written on to where it ended, even if that is stopped again, and not to where it would end by now
-        show, should_stop = stop_at("writing", 1)
-        assert graft(model, run, SMALL, PROMPTS, show=show, should_stop=should_stop) is None
-        assert graft(model, run, SMALL, PROMPTS) is not None
-        assert shards[-1].read_bytes() == lost
+            graft(model, tmp_path / f"{phase}-taken", longer, run)
+        # it is written on to where it ended, even if that is stopped again, and is whole only then
+        assert graft(model, run, longer, PROMPTS, should_stop=shards[-2].exists) is None
+        assert shards[-2].exists()
+        assert not shards[-1].exists()
+        with pytest.raises(ConfigError, match="is still being written"):
+            graft(model, tmp_path / f"{phase}-taken", longer, run)
+        assert graft(model, run, longer, PROMPTS) is not None
+        assert [shard.read_bytes() for shard in shards[-2:]] == lost
         for name in OUTCOME:
-            assert (run / name).read_bytes() == (whole[0] / name).read_bytes(), name
+            assert (run / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+        # of a finished run as well
+        shards[-1].unlink()
+        assert graft(model, run, longer, PROMPTS) is not None
+        assert shards[-1].read_bytes() == lost[-1]
+        assert graft(model, tmp_path / f"{phase}-taken", longer, run) is not None
 
 
 def test_a_text_that_ended_with_its_time_is_written_again_as_far_as_it_went(model: Path, tmp_path: Path) -> None:
@@ -437,6 +448,8 @@ def test_no_prompt_is_on_both_sides(whole: tuple[Path, GraftResult]) -> None:
         ({"kind": "eagle3", "unrolled": False}, "unrolled = False has no meaning for eagle3 heads"),
         ({"form": "linear"}, "form = 'linear' has no meaning for medusa heads"),
         ({"kind": "parallel", "form": "round"}, "form = 'round'"),
+        ({"kind": "parallel", "form": "linear", "num_layers": 2}, "form = 'linear' has no meaning"),
+        ({"kind": "sequential", "unrolled": False, "depth": 1}, "unrolled = False has no meaning"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(changes: dict[str, Any], words: str) -> None:

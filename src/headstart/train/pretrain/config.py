@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from headstart.errors import ConfigError
-from headstart.train.pretrain.checks import is_positive, require_in_range, require_one_of
+from headstart.train.checks import is_positive, require_in_range, require_one_of
 from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads
 from headstart.train.pretrain.schedules import RateShape
 

@@ -126,7 +126,7 @@ class PretrainLoop:
         if self._meter is not None:
             self._measure(self._meter)
         measure_s = time.monotonic() - started - validate_s
-        return Pace(left=self._clock.left_s, step=step_s, validate=validate_s, measure=measure_s)
+        return Pace(left_s=self._clock.left_s, step_s=step_s, validate_s=validate_s, measure_s=measure_s)
 
     def _judge(self, plan: Plan) -> None:
         """Whatever is due after the step that was taken."""

@@ -12,8 +12,8 @@ from headstart.architectures.heads.config import HeadForm
 from headstart.architectures.reading import FAMILIES
 from headstart.architectures.rotary import RotaryConfig
 from headstart.errors import ConfigError
+from headstart.train.checks import changed_fields, is_positive, require_in_range, require_one_of
 from headstart.train.loss_mix import depth_weights
-from headstart.train.pretrain.checks import changed_fields, is_positive, require_in_range, require_one_of
 from headstart.train.pretrain.schedules import Curriculum, HeadsWeight, active_heads
 
 TrainedHeads = Literal["parallel", "sequential"]

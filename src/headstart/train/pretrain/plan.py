@@ -33,15 +33,15 @@ class Pace:
     """Seconds that parts of a run take.
 
     Attributes:
-        left: for all of them together.
-        step: of one.
-        validate, measure: of one judgement.
+        left_s: for all of them together.
+        step_s: of one.
+        validate_s, measure_s: of one judgement.
     """
 
-    left: float
-    step: float
-    validate: float
-    measure: float
+    left_s: float
+    step_s: float
+    validate_s: float
+    measure_s: float
 
 
 def make_plan(train: TrainConfig, pace: Pace | None = None) -> Plan:
@@ -56,18 +56,18 @@ def make_plan(train: TrainConfig, pace: Pace | None = None) -> Plan:
     """
     num_steps, share = train.max_steps, 1.0
     if pace is not None:
-        per_step_s, at_end_s, usual_s = pace.step, 0.0, 0.0
+        per_step_s, at_end_s, usual_s = pace.step_s, 0.0, 0.0
         for cadence, usual, seconds in (
-            (train.validate_every, _VALIDATIONS, pace.validate),
-            (train.measure_every, _MEASUREMENTS, pace.measure),
+            (train.validate_every, _VALIDATIONS, pace.validate_s),
+            (train.measure_every, _MEASUREMENTS, pace.measure_s),
         ):
             if cadence:
                 per_step_s += seconds / cadence
                 at_end_s += seconds
             else:
                 usual_s += usual * seconds
-        judging_s = min(usual_s, _JUDGING_SHARE * pace.left)
-        num_steps = max(1, min(num_steps, int((pace.left - at_end_s - judging_s) / per_step_s)))
+        judging_s = min(usual_s, _JUDGING_SHARE * pace.left_s)
+        num_steps = max(1, min(num_steps, int((pace.left_s - at_end_s - judging_s) / per_step_s)))
         share = max(0.0, judging_s / usual_s) if usual_s else 1.0
 
     def every(asked: int, usual: int) -> int:

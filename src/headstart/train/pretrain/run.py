@@ -21,6 +21,7 @@ from headstart.checkpoint.safetensors import HEADS_NAME
 from headstart.errors import ConfigError
 from headstart.train.corpus import Corpus, CorpusWindows, open_corpus, validation_windows
 from headstart.train.corpus.prepare import CorpusConfig, Preparing, prepare_corpus
+from headstart.train.folder_lock import FolderLock
 from headstart.train.phases import Progress, Reporter, Show, StoppedError
 from headstart.train.plot import plot_run
 from headstart.train.pretrain.acceptance import Acceptance, PretrainMeter, prompts_of
@@ -123,6 +124,8 @@ class _Pretraining:
     ) -> None:
         self._config, self._out, self._team = config, out, team
         _in_turn(team, lambda: _require_no_other_model(out))
+        # before anything is written there; the run's folder is locked by it as well
+        self._lock = _in_turn(team, lambda: FolderLock.take(out / RUN_NAME) if team.leads else None)
         self._corpus = _in_turn(team, lambda: _open_text(config, out, show, should_stop))
         self._blueprint = make_blueprint(config, self._corpus.vocab_size)
         if self._blueprint.source is not None:
@@ -254,13 +257,23 @@ def _open_text(config: PretrainConfig, out: Path, show: Show, should_stop: Calla
 
 
 def _in_turn(team: Team, make: Callable[[], _T]) -> _T:
-    """What all make, the leading process first, so that the others find what it wrote."""
-    if team.leads:
+    """What all make, the leading process first, so that the others find what it wrote.
+
+    Raises:
+        StoppedError: in the others, if the leading process was stopped or failed, which it tells itself.
+    """
+    if not team.leads:
+        (has_made,) = team.agree(False)
+        if not has_made:
+            raise StoppedError
+        return make()
+    has_made = False
+    try:
         made = make()
-        team.wait()
-        return made
-    team.wait()
-    return make()
+        has_made = True
+    finally:
+        team.agree(has_made)
+    return made
 
 
 def _say_nothing(progress: Progress) -> None:

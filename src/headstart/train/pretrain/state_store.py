@@ -5,7 +5,7 @@ alone; and the other way round.
 
     RUN/state.safetensors                of one process
     RUN/state/shard-*.safetensors        of several, by PyTorch's distributed checkpoints
-    RUN/state/progress.json              with the digest of each of these, for the library reads what is there
+    RUN/state/progress.json              with digests of all that is there; the library would take what is left of it
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class StateStore:
             save_shards(dict(tensors), storage_writer=writer)
             digests = self._team.gather(_digests(self._share(sorted(following.glob("*.safetensors")))))
             if self._team.leads:
-                about = {_DIGESTS: digests, _PROGRESS: progress}
+                about = {_DIGESTS: digests | {_PROGRESS: _digest_of(progress)}, _PROGRESS: progress}
                 write_whole(following / _ABOUT_NAME, json.dumps(about) + "\n")
                 settle(following)
                 self._replace(following)
@@ -123,8 +123,9 @@ class StateStore:
         written, progress = about.get(_DIGESTS), about.get(_PROGRESS)
         if not isinstance(written, dict) or not isinstance(progress, dict):
             raise CheckpointError(f"{folder}: {_ABOUT_NAME} is none of a state. Remove the folder to begin anew.")
-        own = self._share([folder / name for name in sorted(written)])
+        own = self._share([folder / name for name in sorted(written.keys() - {_PROGRESS})])
         found = self._team.gather(_digests([path for path in own if path.exists()]))
+        found[_PROGRESS] = _digest_of(progress)
         damaged = [name for name in sorted(written) if found.get(name) != written[name]]
         if damaged:
             raise CheckpointError(
@@ -146,6 +147,10 @@ def _digests(files: Sequence[Path]) -> dict[str, str]:
         with path.open("rb") as file:
             found[path.name] = hashlib.file_digest(file, "blake2b").hexdigest()[:32]
     return found
+
+
+def _digest_of(progress: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(progress).encode(), digest_size=16).hexdigest()
 
 
 def _read_shards(folder: Path, like: Callable[[str], Tensor]) -> dict[str, Tensor]:

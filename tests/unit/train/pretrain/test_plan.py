@@ -13,7 +13,7 @@ from headstart.train.pretrain.plan import Pace, Plan, make_plan
 def planned(left: float, validate: float, measure: float, **settings: Any) -> tuple[Plan, float]:
     """The plan for steps of a second, and the seconds that it takes."""
     train = TrainConfig(minutes=1.0, **settings)
-    plan = make_plan(train, Pace(left=left, step=1.0, validate=validate, measure=measure))
+    plan = make_plan(train, Pace(left_s=left, step_s=1.0, validate_s=validate, measure_s=measure))
     times = {
         name: plan.num_steps // every + (plan.num_steps % every > 0)
         for name, every in (("validate", plan.validate_every), ("measure", plan.measure_every))

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,36 @@ def alter(shard: Path) -> None:
     content = bytearray(shard.read_bytes())
     content[-8] ^= 1
     shard.write_bytes(content)
+
+
+def test_an_altered_place_in_the_run_is_named(tiny_run: MakeConfig, tmp_path: Path) -> None:
+    config = tiny_run()
+    together(2, lambda: figures(config, tmp_path, 2))
+    about = tmp_path / "run" / "state" / "progress.json"
+    assert '"step": 2' in about.read_text()
+    about.write_text(about.read_text().replace('"step": 2', '"step": 3'))
+    with pytest.raises(CheckpointError, match=r"run/state: the state is damaged, for progress is missing or not what"):
+        pretrain(config, tmp_path)
+
+
+def test_all_stop_together_while_a_text_is_prepared_and_one_s_failure_ends_all(
+    tiny_run: MakeConfig, tmp_path: Path
+) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n" * 400)
+    sources = (f"tree:{tmp_path}:*.py",)
+    config = replace(tiny_run(), data=replace(tiny_run().data, path="", sources=sources))
+    assert together(2, lambda: pretrain(config, tmp_path / "out", should_stop=lambda: True)) == [None, None]
+    nowhere = replace(config, data=replace(config.data, sources=(f"tree:{tmp_path / 'nowhere'}:*.py",)))
+
+    def ended() -> str:
+        try:
+            return str(pretrain(nowhere, tmp_path / "other"))
+        except ConfigError as error:
+            return str(error)
+
+    leading, other = together(2, ended)
+    assert "nowhere" in leading
+    assert other == "None"
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, cut_short, alter])
