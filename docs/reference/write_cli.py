@@ -23,7 +23,8 @@ it arose. `NO_COLOR=1` turns colours off. `HEADSTART_ISA` names the instruction 
 
 Every flag can also be set by an environment variable (`--max-tokens 64` by `HEADSTART_MAX_TOKENS=64`, several values
 as a JSON list: `HEADSTART_STOP='["###", "User:"]'`), and where there is `--config`, in a TOML file that it or
-`HEADSTART_CONFIG` names. A flag wins over the environment, the environment over the file:
+`HEADSTART_CONFIG` names. A flag wins over the environment, the environment over the file. An unknown key in the file is
+an error; an unknown variable is not, since nobody can tell whose it is:
 
 ```toml
 [generate]

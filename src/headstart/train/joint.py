@@ -231,7 +231,7 @@ class _JointGraft:
         if found <= self._joint.max_drift:
             return
         self._folder.clear()
-        kept = f"The last one within the limit is in {self._folder.path}" if step else "Nothing was kept"
+        kept = f"The best one within the limit is in {self._folder.path}" if step else "Nothing was kept"
         raise HeadstartError(
             f"Step {step}: the model has gone {found:.4f} nats a token from what it was, more than max_drift = "
             f"{self._joint.max_drift:g} allows. {kept}. Train in another folder with a lower trunk learning rate or "
