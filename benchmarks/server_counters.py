@@ -263,10 +263,11 @@ def _characters(prompt: Prompt) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, with the failures that a user can act on as text."""
     try:
-        return int(app(arguments, result_action="return_value"))
+        status = app(arguments, result_action="return_value")
     except HeadstartError as failure:
         print(f"server_counters: {failure}", file=sys.stderr)
         return 2 if isinstance(failure, ConfigError) else 1
+    return status if isinstance(status, int) else 0  # none after --help
 
 
 if __name__ == "__main__":
