@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import shutil
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,13 +39,14 @@ KINDS: dict[str, dict[str, Any]] = {
 TIED = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "intermediate_size": 64, "context": 256, "tied": True}
 
 
-def together(size: int, work: Callable[[], Any]) -> list[Any]:
-    """What `work` gives in each of so many processes, in order of ranks."""
+FORK = multiprocessing.get_context("fork")
+
+
+def started(size: int, work: Callable[[], Any], results: Any) -> list[Any]:
+    """So many processes that do `work`, and put what it gives, or the error, into a queue with their rank."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context = multiprocessing.get_context("fork")
-    results = context.Queue()
 
     def run(rank: int) -> None:
         os.environ |= {
@@ -56,9 +59,16 @@ def together(size: int, work: Callable[[], Any]) -> list[Any]:
         except BaseException as error:
             results.put((rank, False, f"{type(error).__name__}: {error}"))
 
-    processes = [context.Process(target=run, args=(rank,)) for rank in range(size)]
+    processes = [FORK.Process(target=run, args=(rank,)) for rank in range(size)]
     for process in processes:
         process.start()
+    return processes
+
+
+def together(size: int, work: Callable[[], Any]) -> list[Any]:
+    """What `work` gives in each of so many processes, in order of ranks."""
+    results = FORK.Queue()
+    processes = started(size, work, results)
     found = [results.get(timeout=60) for _ in processes]
     for process in processes:
         process.join(timeout=60)
@@ -183,6 +193,25 @@ def test_two_go_on_from_what_one_has_saved_each_with_half_of_the_windows(
         windows += own
     whole = CorpusWindows(open_corpus(config.data.path).train, config.data.window, 4, config.train.seed)
     assert sorted(windows) == sorted(whole.batch(4).tokens.tolist())
+
+
+def test_processes_killed_together_at_random_moments_end_with_the_same_weights(
+    tiny_run: MakeConfig, tmp_path: Path
+) -> None:
+    config = tiny_run(train={"steps": 12, "save_every_s": 0.0, "measure_every": 100})
+    began = time.monotonic()
+    whole = together(2, lambda: figures(config, tmp_path / "whole"))
+    whole_s = time.monotonic() - began
+    chance = random.Random(4)
+    for _ in range(6):
+        processes = started(2, lambda: figures(config, tmp_path / "killed"), FORK.Queue())
+        processes[0].join(timeout=chance.uniform(0.2, 0.8) * whole_s)
+        for process in processes:
+            process.kill()
+            process.join()
+    assert together(2, lambda: figures(config, tmp_path / "killed")) == whole
+    for name, weight in weights_of(tmp_path / "whole").items():
+        assert (weights_of(tmp_path / "killed")[name] == weight).all(), name
 
 
 def cut_short(shard: Path) -> None:
