@@ -124,7 +124,9 @@ SMALL = Budget(
     induction_model=Sizes(
         hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=8, steps=1000, learning_rate=1e-3
     ),
-    polynomial_model=Sizes(hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=4, steps=3200),
+    polynomial_model=Sizes(
+        hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=8, steps=1600, learning_rate=1e-3
+    ),
     polynomial_ring=(3, 3),
     task_training_items=150_000,
     task_items=500,

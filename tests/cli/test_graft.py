@@ -18,7 +18,10 @@ from headstart.train.graft_config import GraftConfig
 from headstart.train.prompts import PromptMix, shipped_openings
 
 # what the flags are called where they are not called as the library calls them
-OTHER_NAMES = {"draft_vocab_size": "draft_vocabulary", "num_layers": "layers", "batch_windows": "batch"}
+OTHER_NAMES = {
+    "draft_vocab_size": "draft_vocabulary", "num_layers": "layers", "batch_windows": "batch", "form": "linear",
+    "unrolled": "separate_modules",
+}  # fmt: skip
 TINY = ("--text-tokens", "300", "--window", "48", "--epochs", "1", "--checkpoints", "1", "--depth", "2",
         "--draft-vocabulary", "100", "--threads", "1")  # fmt: skip
 

@@ -89,9 +89,13 @@ def examine(
     is_low = bool(expected) and diagnosis.right[0] < FAR_BELOW * expected[0]
     found = _mended_offsets(opened, diagnosis) or diagnosis.found
     other_template = any("chat template" in note for note in opened.fitted.notes)
-    if found is None and (is_low or other_template or frame is not None):
+    # what helps and leaves guesses far below what they were explains little: another form may explain more
+    is_explained = found is not None and not (expected and found.right[0] < FAR_BELOW * expected[0])
+    if not is_explained and (is_low or other_template or frame is not None):
         others: dict[str, str | None] = {**FRAMES} if frame is None else {"the model's own template": None, **FRAMES}
-        found = _other_frame(examiner, checkpoint, opened.patient, diagnosis, num_tokens, others)
+        form = _other_frame(examiner, checkpoint, opened.patient, diagnosis, num_tokens, others)
+        if form is not None and (found is None or form.right[0] > found.right[0]):
+            found = form
     verdict: Verdict = "mistake" if found else "unexplained" if is_low else "healthy"
     return Report(verdict=verdict, found=found, diagnosis=diagnosis, expected=expected, notes=opened.fitted.notes)
 
