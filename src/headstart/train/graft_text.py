@@ -90,11 +90,13 @@ def grow_text(
     whole: int | None = run.recall(_WHOLE)
     if whole is not None and store.counts.num_asked >= whole:
         return store
-    # shards that were lost are written again, however long that takes
-    deadline = None if clock.limit_s is None or whole is not None else _TEXT_SHARE * clock.limit_s
+    deadline = None if clock.limit_s is None else _TEXT_SHARE * clock.limit_s
 
     def tell(written: WritingProgress) -> None:
         rate = f"{written.tokens_per_s:.0f} tokens/s"
+        if whole is not None:  # shards that were lost are written again, however long that takes
+            report.tell("writing", store.counts.num_asked, whole, rate)
+            return
         if deadline is None:
             report.tell("writing", min(written.num_supervised, written.num_wanted), written.num_wanted, rate)
             return

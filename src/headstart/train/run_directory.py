@@ -59,14 +59,13 @@ class RunDirectory:
         about = path / "config.json"
         # a run that ended before it left anything, such as by an error in its settings, may begin again with others
         self.resumed = bool(_others(path, about))
-        if self.resumed or about.exists():
-            old = _config_of(path, about)
-            if self.resumed:
-                _require_same(path, old, config)
-                self._take_hold()
-                self._end_last_line()
-                return
-        self._begin(config)
+        old = _config_of(path, about) if self.resumed or about.exists() else {}
+        if not self.resumed:
+            self._begin(config)
+            return
+        _require_same(path, old, config)
+        self._take_hold()
+        self._end_last_line()
 
     def _take_hold(self) -> None:
         """Keep other processes out until this object, or the process, ends."""

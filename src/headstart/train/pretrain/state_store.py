@@ -145,12 +145,18 @@ def _digests(files: Sequence[Path]) -> dict[str, str]:
     for path in files:
         settle(path)
         with path.open("rb") as file:
-            found[path.name] = hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+            found[path.name] = hashlib.file_digest(file, _new_digest).hexdigest()
     return found
 
 
 def _digest_of(progress: Mapping[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(progress).encode(), digest_size=16).hexdigest()
+    state = _new_digest()
+    state.update(json.dumps(progress).encode())
+    return state.hexdigest()
+
+
+def _new_digest() -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=16)
 
 
 def _read_shards(folder: Path, like: Callable[[str], Tensor]) -> dict[str, Tensor]:
