@@ -14,6 +14,7 @@ from headstart.engine.model_drafter import ModelDraftConfig, ModelDrafter
 from headstart.records import SamplingParams
 from headstart.runtime.protocol import Choice
 from headstart.testing.byte_tokenizer import ByteTokenizer
+from headstart.testing.drafters import OracleDrafter
 from headstart.testing.passes import rows_of_one
 from headstart.testing.toy_heads import ToyHeads
 from headstart.testing.toy_trunk import ToyTrunk
@@ -33,6 +34,12 @@ def make_toy_engine(drafter: Drafter | None = None, *, trunk: ToyTrunk | None = 
     """
     settings.setdefault("cost_curve", CostCurve({1: 1.0, 16: 1.5, 512: 40.0}))
     return Engine(trunk or ToyTrunk(VOCAB_SIZE), ByteTokenizer(ALPHABET), drafter=drafter, **settings)
+
+
+def make_toy_oracle(prompt: Sequence[int], num_tokens: int = 40) -> OracleDrafter:
+    """Drafts what the usual toy goes on with if nothing stops it, so many tokens far."""
+    params = SamplingParams(max_tokens=num_tokens, ignore_eos=True)
+    return OracleDrafter({tuple(prompt): make_toy_engine().generate(prompt, params).token_ids})
 
 
 def make_similar_trunk(vocab_size: int = VOCAB_SIZE, **options: Any) -> ToyTrunk:

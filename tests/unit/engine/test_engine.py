@@ -1,9 +1,8 @@
-"""Requests in and results out: refusals, events, stops and cancellations inside drafts, errors that stay alone."""
+"""Requests in and results out: refusals, events, stops and cancellations inside drafts."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,13 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from headstart.decoding.trees import chain
 from headstart.engine import token_hash
-from headstart.errors import CapacityError, ConfigError, HeadstartError
+from headstart.errors import CapacityError, ConfigError
 from headstart.records import Completion, SamplingParams
 from headstart.testing.byte_tokenizer import ByteTokenizer
-from headstart.testing.drafters import BrokenTreeDrafter, OracleDrafter, RaisingDrafter
-from headstart.testing.toy_engine import ALPHABET, VOCAB_SIZE, make_toy_engine
+from headstart.testing.drafters import OracleDrafter
+from headstart.testing.toy_engine import ALPHABET, VOCAB_SIZE, make_toy_engine, make_toy_oracle
 from headstart.testing.toy_trunk import ToyTrunk
 
 END = VOCAB_SIZE - 1
@@ -28,11 +26,6 @@ FREE = SamplingParams(max_tokens=40, ignore_eos=True)
 
 def plain(params: SamplingParams = FREE, prompt=PROMPT):
     return make_toy_engine().generate(prompt, params)
-
-
-def oracle(prompt=PROMPT) -> OracleDrafter:
-    """Drafts what the model writes if nothing stops it."""
-    return OracleDrafter({tuple(prompt): plain(prompt=prompt).token_ids})
 
 
 @pytest.mark.parametrize(
@@ -99,7 +92,7 @@ def test_the_context_ends_a_text_with_drafts_as_without():
         engine = make_toy_engine(drafter, trunk=ToyTrunk(VOCAB_SIZE, max_context=32), policy="always")
         return engine.generate(PROMPT, FREE)
 
-    alone, drafted = run(None), run(oracle())
+    alone, drafted = run(None), run(make_toy_oracle(PROMPT))
     assert (alone.finish_reason, len(alone.token_ids)) == ("context", 24)
     assert (drafted.finish_reason, drafted.token_ids) == ("context", alone.token_ids)
     assert drafted.rounds < alone.rounds
@@ -110,7 +103,7 @@ def test_a_stop_token_inside_a_draft_ends_the_text_there(place):
     tokens = plain().token_ids
     stop = tokens[place]
     first = tokens.index(stop)
-    engine = make_toy_engine(oracle(), policy="always")
+    engine = make_toy_engine(make_toy_oracle(PROMPT), policy="always")
     completion = engine.generate(PROMPT, replace(FREE, stop_token_ids=(stop,)))
     assert completion.finish_reason == "stop"
     assert completion.token_ids == tokens[: first + 1]
@@ -123,7 +116,7 @@ def test_a_stop_token_inside_a_draft_ends_the_text_there(place):
 def test_a_stop_string_inside_a_draft_ends_text_and_tokens_there(begin):
     whole = plain()
     stop = whole.text[begin : begin + 3]
-    completion = make_toy_engine(oracle(), policy="always").generate(PROMPT, replace(FREE, stop=(stop,)))
+    completion = make_toy_engine(make_toy_oracle(PROMPT), policy="always").generate(PROMPT, replace(FREE, stop=(stop,)))
     alone = plain(replace(FREE, stop=(stop,)))
     assert (completion.text, completion.token_ids) == (alone.text, alone.token_ids)
     assert completion.finish_reason == alone.finish_reason == "stop"
@@ -133,7 +126,7 @@ def test_a_stop_string_inside_a_draft_ends_text_and_tokens_there(begin):
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 16, 17, 18])
 def test_max_tokens_inside_a_draft(max_tokens):
-    engine = make_toy_engine(oracle(), policy="always")
+    engine = make_toy_engine(make_toy_oracle(PROMPT), policy="always")
     completion = engine.generate(PROMPT, replace(FREE, max_tokens=max_tokens))
     assert completion.token_ids == plain().token_ids[:max_tokens]
     assert completion.finish_reason == "length"
@@ -151,7 +144,7 @@ def test_min_tokens_bars_end_tokens_in_every_row_of_a_draft():
 
 
 def test_events_tell_the_same_story_as_the_completion():
-    engine = make_toy_engine(oracle(), policy="always")
+    engine = make_toy_engine(make_toy_oracle(PROMPT), policy="always")
     sequence_id = engine.submit(PROMPT, replace(FREE, stop=("zz",), logprobs=1))
     events = []
     while not engine.idle:
@@ -206,7 +199,7 @@ def test_a_plain_completion_tells_all_there_is_to_tell(monkeypatch):
 
 
 def test_a_drafted_completion_tells_how_the_drafts_fared(monkeypatch):
-    drafter = oracle()
+    drafter = make_toy_oracle(PROMPT)
     completion = completion_of_two_second_passes(monkeypatch, drafter, policy="always", max_nodes=3)
     # four tokens with three guesses right, then two with the one guess for which there was room
     assert completion.token_ids == plain().token_ids[:6]
@@ -237,7 +230,7 @@ def test_a_completion_is_not_to_be_had_early():
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
 def test_cancelling_frees_everything_and_keeps_what_was_written(steps):
-    engine = make_toy_engine(oracle(), policy="always", max_batch=1, prefill_chunk=4)
+    engine = make_toy_engine(make_toy_oracle(PROMPT), policy="always", max_batch=1, prefill_chunk=4)
     doomed, other = engine.submit(PROMPT, FREE), engine.submit(PROMPT[:3], FREE)
     for _ in range(steps):
         engine.step()
@@ -254,7 +247,7 @@ def test_cancelling_frees_everything_and_keeps_what_was_written(steps):
 
 
 def test_a_stream_that_is_closed_early_leaves_no_trace():
-    drafter = oracle()
+    drafter = make_toy_oracle(PROMPT)
     engine = make_toy_engine(drafter)
     other = engine.submit(PROMPT, FREE)
     stream = engine.stream(PROMPT, FREE)
@@ -295,94 +288,6 @@ def test_parameters_for_each_prompt():
         engine.generate_many([PROMPT, []], FREE)
     assert engine.idle
     engine.check_integrity()
-
-
-class FaultyTrunk(ToyTrunk):
-    """Raises in a pass, or gives a logit that is not a number to rows that run a certain token."""
-
-    fail_passes = 0
-    bad_token: int | None = None
-
-    def forward(self, rows):
-        if self.fail_passes:
-            self.fail_passes -= 1
-            raise MemoryError("as ordered")
-        super().forward(rows)
-        for index, row in enumerate(rows.wanted):
-            if rows.tokens[row] == self.bad_token:
-                self._logits[index][0] = np.nan
-
-
-def test_a_pass_that_raises_is_taken_back_and_can_be_tried_again():
-    trunk = FaultyTrunk(VOCAB_SIZE)
-    engine = make_toy_engine(oracle(), trunk=trunk, policy="always")
-    sequence_id = engine.submit(PROMPT, FREE)
-    engine.step()
-    trunk.fail_passes = 2
-    for _ in range(2):
-        with pytest.raises(MemoryError):
-            engine.step()
-        engine.check_integrity()
-    while not engine.idle:
-        engine.step()
-    assert engine.completion(sequence_id).token_ids == plain().token_ids
-
-
-def test_an_error_in_one_sequence_leaves_the_others_alone():
-    trunk = FaultyTrunk(VOCAB_SIZE)
-    healthy = ([7, 8], [9, 10, 11])
-    texts = [plain(prompt=prompt).token_ids for prompt in healthy]
-    trunk.bad_token = next(token for token in plain().token_ids[2:] if all(token not in text for text in texts))
-    engine = make_toy_engine(trunk=trunk)
-    ids = [engine.submit(prompt, FREE) for prompt in (healthy[0], PROMPT, healthy[1])]
-    events = []
-    while not engine.idle:
-        events += engine.step()
-        engine.check_integrity()
-    assert [event.finish_reason for event in events if event.sequence_id == ids[1]][-1] == "error"
-    with pytest.raises(HeadstartError, match="logit"):
-        engine.completion(ids[1])
-    assert [engine.completion(ids[0]).token_ids, engine.completion(ids[2]).token_ids] == texts
-
-
-def test_an_error_behind_a_rejected_draft_is_none():
-    tokens = plain().token_ids
-    trunk = FaultyTrunk(VOCAB_SIZE)
-    trunk.bad_token = next(token for token in range(VOCAB_SIZE) if token not in tokens and token not in PROMPT)
-    drafter = BrokenTreeDrafter(chain([trunk.bad_token] * 3, [0.9] * 3))
-    completion = make_toy_engine(drafter, trunk=trunk, policy="always").generate(PROMPT, FREE)
-    assert completion.token_ids == tokens
-    assert completion.drafted > 0
-
-
-@pytest.mark.parametrize("method", ["open", "extend", "propose", "close"])
-def test_a_drafter_that_raises_is_reported_once_and_done_without(method, caplog):
-    drafter = RaisingDrafter(method)
-    engine = make_toy_engine(drafter, policy="always")
-    with caplog.at_level(logging.WARNING, logger="headstart"):
-        completions = engine.generate_many([PROMPT, PROMPT[:4], PROMPT[:5]], FREE)
-    assert [token_hash(completion.token_ids) for completion in completions] == [
-        token_hash(plain(prompt=prompt).token_ids) for prompt in (PROMPT, PROMPT[:4], PROMPT[:5])
-    ]
-    assert engine.statistics.drafter_faults == 3
-    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
-    engine.check_integrity()
-
-
-def test_only_the_sequence_that_a_drafter_chokes_on_goes_without():
-    class Choking(OracleDrafter):
-        def guess(self, tokens, max_nodes, max_depth):
-            if tokens[0] == 7:
-                raise ValueError("seven")
-            return super().guess(tokens, max_nodes, max_depth)
-
-    drafter = Choking({tuple(PROMPT): plain().token_ids})
-    engine = make_toy_engine(drafter, policy="always")
-    choked, served = engine.generate_many([[7, 8], PROMPT], FREE)
-    assert (choked.drafted, choked.token_ids) == (0, plain(prompt=[7, 8]).token_ids)
-    assert served.accepted > 20
-    assert engine.statistics.drafter_faults == 1
-    assert drafter.num_open == 0
 
 
 @pytest.mark.parametrize("settings", [{"verification": "typo"}, {"max_batch": 0}, {"cache_tokens": 0}])
@@ -429,27 +334,3 @@ def test_the_engine_is_imported_without_runtimes_and_file_formats():
 
 def test_token_hash_is_of_little_endian_int32():
     assert token_hash([1, 258]) == hashlib.sha256(b"\1\0\0\0\2\1\0\0").hexdigest()
-
-
-@pytest.mark.parametrize("place", [2, 5])
-def test_a_row_that_fails_after_the_end_of_a_text_is_no_error_of_drafting(place: int):
-    """Plain decoding never comes to it, so neither does a draft that is right up to the end and beyond."""
-    text = plain().token_ids
-    end = text[place]
-    assert end not in text[:place]
-    trunk = FaultyTrunk(VOCAB_SIZE)
-    trunk.bad_token = end
-    engine = make_toy_engine(oracle(), trunk=trunk, policy="always")
-    completion = engine.generate(PROMPT, replace(FREE, stop_token_ids=(end,)))
-    assert completion.token_ids == plain(replace(FREE, stop_token_ids=(end,))).token_ids
-    assert completion.finish_reason == "stop"
-    # where the text goes on, the error is met as plain decoding meets it: after as many tokens
-    sequence_id = engine.submit(PROMPT, FREE)
-    events = []
-    while not engine.idle:
-        events += engine.step()
-        engine.check_integrity()
-    assert [event.finish_reason for event in events][-1] == "error"
-    assert tuple(token for event in events for token in event.token_ids) == text[: place + 1]
-    with pytest.raises(HeadstartError, match="logit"):
-        engine.completion(sequence_id)

@@ -13,7 +13,7 @@ from headstart.architectures.reading import read_config
 from headstart.train.graft_config import GraftConfig
 from headstart.train.graft_parts import make_trainer_config, part_text
 
-from .conftest import random_documents
+from ..conftest import random_documents
 
 CONFIG = GraftConfig(kind="medusa", depth=2, draft_vocab_size=50, window=64)
 

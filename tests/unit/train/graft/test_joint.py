@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +19,7 @@ from headstart.checkpoint.heads_file import open_heads  # noqa: E402
 from headstart.errors import CheckpointError, ConfigError, HeadstartError, UnsupportedError  # noqa: E402
 from headstart.runtime.open_heads import identify_trunk  # noqa: E402
 from headstart.runtime.torch_runtime import load_weights  # noqa: E402
+from headstart.testing.graft_runs import PROMPTS, stop_at, without_speed  # noqa: E402
 from headstart.testing.tiny_models import write_tiny_gguf  # noqa: E402
 from headstart.train.graft_config import GraftConfig  # noqa: E402
 from headstart.train.heads_loss import HeadsLossConfig, learnt_rows  # noqa: E402
@@ -28,12 +28,9 @@ from headstart.train.joint_config import JointConfig  # noqa: E402
 from headstart.train.joint_loss import count_tokens, drift, joint_loss  # noqa: E402
 from headstart.train.loss_mix import LossMix  # noqa: E402
 from headstart.train.phases import Progress  # noqa: E402
-from headstart.train.prompts import Prompt, PromptList  # noqa: E402
 from headstart.train.run_directory import read_state  # noqa: E402
 from headstart.train.trunk_module import TrunkModule  # noqa: E402
 
-WORDS = ("one", "two", "three", "four", "five", "six", "seven")
-PROMPTS = PromptList(tuple(Prompt(turns=(f"Say {word}.",)) for word in WORDS))
 SMALL = JointConfig(
     graft=GraftConfig(
         kind="eagle3", depth=2, draft_vocab_size=100, text_tokens=900, window=64, epochs=4, checkpoints=2, threads=1
@@ -47,11 +44,6 @@ VOCABULARY = torch.arange(1, 300, 3)
 
 
 pytestmark = pytest.mark.usefixtures("one_thread_and_no_pictures")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_gguf(tmp_path_factory.mktemp("tiny") / "model.gguf")
 
 
 @pytest.fixture(scope="module")
@@ -70,19 +62,7 @@ def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
 
 
 def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "tokens_per_s"} for line in lines if line["kind"] == kind]
-
-
-def stop_at(phase: str, done: float) -> tuple[Callable[[Progress], None], Callable[[], bool]]:
-    """Listeners that stop a run once a phase is so far."""
-    reached = False
-
-    def show(progress: Progress) -> None:
-        nonlocal reached
-        reached = reached or (progress.phase == phase and progress.done >= done)
-
-    return show, lambda: reached
+    return [line for line in without_speed(run) if line["kind"] == kind]
 
 
 def naive_joint_loss(trunk: Any, heads: Any, batch: Any, frozen: Any, vocabulary: Any, label_weight: float) -> Any:
