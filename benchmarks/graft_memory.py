@@ -2,7 +2,7 @@
 
     python benchmarks/graft_memory.py --json
 
-Each cell is a process of its own, and its peak is the operating system's, less what was there before the step. Heads
+Each cell is a process of its own; its peak is counted without what was there before the step. Heads
 that do not see each other (medusa, parallel) are turned back one by one; those that do (sequential) wait for each
 other. Every head has weights of its own; what their gradients take is left out of the ratio.
 """
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
 import time
 from typing import Annotated, Any
 
@@ -22,7 +20,7 @@ from rich.table import Table
 
 from headstart import __version__
 from headstart.measure.machine import describe_machine
-from training_memory import TARGET, peak_bytes, resident_bytes
+from memory_cells import TARGET, peak_bytes, resident_bytes, run_cell
 
 KINDS = ("medusa", "parallel", "sequential")
 DEPTHS = (1, 4)
@@ -57,10 +55,7 @@ def compare(*, as_json: Annotated[bool, cyclopts.Parameter(name="--json", negati
 
 def measure_cell(kind: str, depth: int, *, vocabulary: int = VOCABULARY, windows: int = WINDOWS) -> dict[str, Any]:
     """Peak memory and time of a step, in a process of its own."""
-    command = [sys.executable, __file__, "cell", kind, str(depth), str(vocabulary), str(windows)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    result: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return result
+    return run_cell(__file__, kind, depth, vocabulary, windows)
 
 
 def over_one(cell: dict[str, Any], of_one: dict[str, Any]) -> float:

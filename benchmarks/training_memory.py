@@ -2,23 +2,16 @@
 
     python benchmarks/training_memory.py --json
 
-Each cell is a process of its own and its peak is the operating system's (resident bytes, at most), so that nothing an
-allocator keeps from one cell counts in another. Ratios leave out what the imports alone take. As in Gloeckle et al.
-2404.19737 each head is a transformer layer and costs the trunk one, so that all n have equal parameters, and all share
-one unembedding.
+Each cell is a process of its own; ratios leave out what the imports alone take. As in Gloeckle et al. 2404.19737 each
+head is a transformer layer and costs the trunk one, so that all n have equal parameters, and all share one unembedding.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import resource
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import cyclopts
@@ -27,6 +20,7 @@ from rich.table import Table
 
 from headstart import __version__
 from headstart.measure.machine import describe_machine
+from memory_cells import TARGET, peak_bytes, run_cell
 
 if TYPE_CHECKING:
     # only in the children: the parent's memory would count in theirs
@@ -36,7 +30,6 @@ VOCABULARY, WIDTH, ATTENTION_HEADS, LAYERS = 49152, 256, 4, 9
 TOKENS = 1024
 HEADS = (1, 2, 4, 8)
 ORDERS = ("naive", "head_by_head", "head_by_head_chunked")
-TARGET = 1.15
 
 app = cyclopts.App(help=__doc__)
 
@@ -81,11 +74,7 @@ def measure_cell(
         steps: that are taken; the time is the median of all but the first, if there are others.
         threads: of the CPU; by default what the libraries take.
     """
-    command = [sys.executable, __file__, "cell", order, str(num_heads), str(vocabulary), str(steps)]
-    environment = dict(os.environ) if threads is None else os.environ | {"OMP_NUM_THREADS": str(threads)}
-    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-    result: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return result
+    return run_cell(__file__, order, num_heads, vocabulary, steps, threads=threads)
 
 
 @app.command(show=False)
@@ -197,31 +186,6 @@ def _over_one(row: list[dict[str, Any]], num_heads: int) -> float:
 
 def _of_the_step(cell: dict[str, Any]) -> float:
     return float(cell["peak_bytes"] - cell["baseline_bytes"])
-
-
-def peak_bytes() -> int:
-    """Of this process since it began to run this program.
-
-    The usage that Linux reports counts the parent from before that as well, which may have trained a model.
-    """
-    status = _status("VmHWM")
-    if status is not None:
-        return status
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def resident_bytes() -> int:
-    """Of this process now; where the system does not tell, its peak."""
-    return _status("VmRSS") or peak_bytes()
-
-
-def _status(name: str) -> int | None:
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return None
-    (line,) = (line for line in status.read_text().splitlines() if line.startswith(f"{name}:"))
-    return int(line.split()[1]) * 1024
 
 
 if __name__ == "__main__":
