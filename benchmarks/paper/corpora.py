@@ -16,9 +16,6 @@ from paper.tasks.item import Item, distinct
 TRAINED_OPERATIONS = 3
 """Operations of an expression that is trained on, at most."""
 
-RARE_ONE_OF = 4
-"""Stories for one that has two-token names."""
-
 CORPORA = ("code", "prose", "polynomials", "induction")
 
 
@@ -41,7 +38,8 @@ def sources_of(name: str, budget: Budget, folder: Path) -> tuple[str, ...]:
             draw = partial(polynomials.training_sheet, ring=ring, most_operations=TRAINED_OPERATIONS)
             stem, count = f"{name}-{ring.modulus}-{ring.terms}", count // polynomials.SHEET_ITEMS
         case "induction":
-            draw = partial(induction.training_item, rare_one_of=RARE_ONE_OF)
+            draw = partial(induction.training_item, rare_one_of=budget.induction_rare_one_of)
+            stem = f"{name}-{budget.induction_rare_one_of}"
         case _:
             raise ConfigError(f"corpus {name!r}: there are {', '.join(CORPORA)}.")
     path = folder / f"{stem}-{count}.jsonl"

@@ -60,13 +60,20 @@ class MadeUpTask:
         }
 
     def finding(
-        self, budget: Budget, figures: Mapping[str, Figures], *, plots: tuple[Plot, ...] = (), remarks: tuple[str, ...]
+        self,
+        budget: Budget,
+        figures: Mapping[str, Figures],
+        *,
+        unskilled: tuple[str, Mapping[str, float]],
+        plots: tuple[Plot, ...] = (),
+        remarks: tuple[str, ...],
     ) -> Finding:
         """What it came to.
 
         Args:
             budget: what was spent.
             figures: of all jobs.
+            unskilled: a way to answer without what is to be learnt, and how much of each group it gets right.
             plots: of the shares.
             remarks: about the task, before those that hold for every task.
         """
@@ -85,7 +92,7 @@ class MadeUpTask:
                 for variant in _VARIANTS
                 if variant != _BASE
             ),
-            tables=(_table(shares),),
+            tables=(_table(shares, *unskilled),),
             plots=plots,
             remarks=(*remarks, *REMARKS),
         )
@@ -98,12 +105,15 @@ class MadeUpTask:
         return scoring_job(self._model(variant, seed).name, self.name)
 
 
-def _table(shares: Shares) -> Table:
+def _table(shares: Shares, way: str, unskilled: Mapping[str, float]) -> Table:
     groups = list(shares[_BASE][0])
     return Table(
         head=("share right", *groups),
-        rows=tuple(
-            (variant, *(spread([each[group] for each in by_seeds], 3) for group in groups))
-            for variant, by_seeds in shares.items()
+        rows=(
+            (f"({way})", *(f"{unskilled[group]:.3f}" for group in groups)),
+            *(
+                (variant, *(spread([each[group] for each in by_seeds], 3) for group in groups))
+                for variant, by_seeds in shares.items()
+            ),
         ),
     )

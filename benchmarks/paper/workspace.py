@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 # what jobs find in the budget themselves, beside their own settings
 _READ_BY_JOBS = (
-    "code", "prose", "polynomial_ring", "task_training_items", "task_items", "prompts", "prompt_tokens",
-    "answer_tokens", "rounds",
+    "code", "prose", "induction_rare_one_of", "polynomial_ring", "task_training_items", "task_items", "prompts",
+    "prompt_tokens", "answer_tokens", "rounds",
 )  # fmt: skip
 
 

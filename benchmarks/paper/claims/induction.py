@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from paper.budgets import Budget
 from paper.claim import Claim, Figures, Finding, Job
+from paper.corpora import scored_items
 from paper.made_up_tasks import MadeUpTask
+from paper.tasks.induction import NAMES, share_by_copying
+from paper.tasks.item import mean_by_group
 
 
 def _task(budget: Budget) -> MadeUpTask:
@@ -18,15 +21,26 @@ def _jobs(budget: Budget) -> Iterator[Job]:
 
 
 def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
-    return _task(budget).finding(budget, figures, remarks=("A guess is right once in 26 times.",))
+    return _task(budget).finding(
+        budget,
+        figures,
+        unskilled=(
+            "a second letter of the story, whichever",
+            mean_by_group(scored_items("induction", budget), share_by_copying),
+        ),
+        remarks=(
+            f"A story has {NAMES} names. Models learn to copy a second letter before they learn whose. One of "
+            f"{budget.induction_rare_one_of} stories to train on has names of two letters.",
+        ),
+    )
 
 
 INDUCTION = Claim(
     name="induction",
     statement="Small models that predict several tokens are better at induction",
     source="Gloeckle et al. 2404.19737, section 4.1: up to 30 M parameters, in stories with names of two tokens",
-    method="the second letter of two-letter names in stories, which has to be copied from the first mention; scored by "
-    "names that were never trained on",
+    method="the second letter of two-letter names, three in a story, which has to be copied from the first mention; "
+    "scored by names that were never trained on",
     jobs=_jobs,
     find=_find,
 )

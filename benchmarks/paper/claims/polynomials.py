@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from paper.budgets import Budget
 from paper.claim import Claim, Figures, Finding, Job, Line, Plot
-from paper.corpora import TRAINED_OPERATIONS
+from paper.corpora import TRAINED_OPERATIONS, scored_items
 from paper.made_up_tasks import MadeUpTask, Shares
+from paper.tasks.item import Item, mean_by_group
 
 
 def _task(budget: Budget) -> MadeUpTask:
@@ -24,13 +26,21 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
     return task.finding(
         budget,
         figures,
+        unskilled=("the commonest value, always", _commonest(scored_items("polynomials", budget))),
         plots=(_plot(task.shares(budget, figures)),),
         remarks=(
-            f"Coefficients are of F{modulus}, and there are {terms} of them, so a guess is right once in "
-            f"{modulus**terms} times. Expressions of more than {TRAINED_OPERATIONS} operations were never trained on. "
-            "The paper trained on 26 billion tokens.",
+            f"Coefficients are of F{modulus}, and there are {terms} of them, so there are {modulus**terms} values, the "
+            f"commonest of which is zero. Expressions of more than {TRAINED_OPERATIONS} operations were never trained "
+            "on. The paper trained on 26 billion tokens.",
         ),
     )
+
+
+def _commonest(items: Sequence[Item]) -> dict[str, float]:
+    """The share of each group's items that its commonest value is right of."""
+    values = Counter((item.group, item.answer) for item in items)
+    commonest = {group: value for (group, value), _ in reversed(values.most_common())}
+    return mean_by_group(items, lambda item: item.answer == commonest[item.group])
 
 
 def _plot(shares: Shares) -> Plot:

@@ -1,10 +1,12 @@
 """Stories in which a name that was read before is to be finished: the second token of a two-token name.
 
-Tokens are bytes here, so a name of one token is a capital letter, and one of two is a capital and a small letter. Most
-stories to train on have names of one token. In few there are two-token names, of pairs of letters that tests never
-have; so the second letter of a test's name can be known from its first mention alone, by induction.
+Tokens are bytes here, so a name of one token is a capital letter, and one of two is a capital and a small letter. There
+are three names in a story. Those of two tokens to train on are pairs of letters that tests never have; so the second
+letter of a test's name can be known from its first mention alone, by induction.
 
-    Kz saw Mb. Mb went to the lake. K|z        prompt | answer
+    Kz saw Mb. Mb and Ty ran. K|z        prompt | answer
+
+Stories are terse, as it is names that teach: where every fifteenth byte was a second letter, twice the text did not do.
 
 Source: Gloeckle et al. 2404.19737, section 4.1, which replaces names in children's stories by such ones.
 """
@@ -12,17 +14,23 @@ Source: Gloeckle et al. 2404.19737, section 4.1, which replaces names in childre
 from __future__ import annotations
 
 import random
+import re
 import string
 from collections.abc import Sequence
 
 from paper.tasks.item import Item, is_held_out
 
-_HELD_OUT_ONE_OF = 4
-_FEWEST_SENTENCES, _MOST_SENTENCES = 3, 6
+NAMES = 3
+"""In a story."""
 
-_BOTH = ("{0} saw {1}.", "{0} ran after {1}.", "{0} sang for {1}.", "{0} gave {1} an apple.", "{0} and {1} were glad.")
-_ALONE = ("{0} went to the {2}.", "{0} sat by the {2}.", "{0} liked the {2}.", "the {2} was dark, and {0} slept.")
-_PLACES = ("lake", "hill", "wood", "house", "well", "road", "barn", "sea")
+_SECOND_LETTER = re.compile("(?<=[A-Z])[a-z]")
+
+_HELD_OUT_ONE_OF = 4
+_FEWEST_SENTENCES, _MOST_SENTENCES = 6, 12
+
+_SENTENCES = (
+    "{0} saw {1}.", "{0} met {1}.", "{0} fed {1}.", "{0} sang to {1}.", "{0} and {1} ran.", "{0} sat.", "{0} hid."
+)  # fmt: skip
 
 
 def training_item(number: int, rare_one_of: int) -> Item:
@@ -33,22 +41,28 @@ def training_item(number: int, rare_one_of: int) -> Item:
         rare_one_of: how many stories there are for one with two-token names.
     """
     generator = random.Random(f"train {number}")
-    first, second = generator.sample(string.ascii_uppercase, 2)
+    names = generator.sample(string.ascii_uppercase, NAMES)
     if generator.randrange(rare_one_of) == 0:
-        first, second = (_finished(generator, letter, held_out=False) for letter in (first, second))
-    return Item(prompt=_story(generator, (first, second)), answer="")
+        names = [_finished(generator, letter, held_out=False) for letter in names]
+    return Item(prompt=_story(generator, names), answer="")
 
 
 def held_out_item(number: int) -> Item:
     """A story with names that no `training_item` has, up to the first letter of one that comes again."""
     generator = random.Random(f"test {number}")
     while True:
-        letters = generator.sample(string.ascii_uppercase, 2)
+        letters = generator.sample(string.ascii_uppercase, NAMES)
         names = [_finished(generator, letter, held_out=True) for letter in letters]
         story = _story(generator, names)
         name, at = max(((name, story.rindex(name)) for name in names if name in story), key=lambda found: found[1])
         if story.index(name) < at:
             return Item(prompt=story[: at + 1], answer=name[1], rest=story[at + 2 :], group="second token of a name")
+
+
+def share_by_copying(item: Item) -> float:
+    """How often a held-out item is answered rightly with a second letter of its story, whichever."""
+    letters = set(_SECOND_LETTER.findall(item.prompt))
+    return (item.answer in letters) / len(letters)
 
 
 def _finished(generator: random.Random, letter: str, *, held_out: bool) -> str:
@@ -59,8 +73,5 @@ def _finished(generator: random.Random, letter: str, *, held_out: bool) -> str:
 
 
 def _story(generator: random.Random, names: Sequence[str]) -> str:
-    sentences = []
-    for _ in range(generator.randint(_FEWEST_SENTENCES, _MOST_SENTENCES)):
-        first, second = generator.sample(names, 2)
-        sentences.append(generator.choice(_BOTH + _ALONE).format(first, second, generator.choice(_PLACES)))
-    return " ".join(sentences)
+    count = generator.randint(_FEWEST_SENTENCES, _MOST_SENTENCES)
+    return " ".join(generator.choice(_SENTENCES).format(*generator.sample(names, 2)) for _ in range(count))

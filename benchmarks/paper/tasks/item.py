@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import statistics
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from headstart.errors import ConfigError
@@ -35,6 +36,14 @@ class Item:
     def text(self) -> str:
         """All of it, to train on."""
         return self.prompt + self.answer + self.rest
+
+
+def mean_by_group(items: Iterable[Item], share: Callable[[Item], float]) -> dict[str, float]:
+    """The mean of a figure of each item, by the items' groups."""
+    found: dict[str, list[float]] = {}
+    for item in items:
+        found.setdefault(item.group, []).append(share(item))
+    return {group: statistics.fmean(shares) for group, shares in found.items()}
 
 
 def is_held_out(key: str, one_of: int) -> bool:

@@ -14,7 +14,7 @@ from headstart.errors import ConfigError
 from paper.budgets import SMOKE
 from paper.corpora import TRAINED_OPERATIONS, scored_items, sources_of
 from paper.tasks import induction, polynomials
-from paper.tasks.item import Item, distinct
+from paper.tasks.item import Item, distinct, mean_by_group
 
 NAME = re.compile("[A-Z][a-z]?")
 
@@ -103,6 +103,17 @@ def test_a_scored_name_can_be_finished_from_its_first_mention_alone() -> None:
         before, letter = item.prompt[:-1], item.prompt[-1]
         assert {name[1] for name in NAME.findall(before) if name[0] == letter} == {item.answer}
         assert item.rest == "" or not item.rest[0].isalpha()
+
+
+def test_who_copies_any_name_of_a_story_is_mostly_wrong() -> None:
+    """Models do so before they learn which name it is; it must not pass for having learnt it."""
+    items = [induction.held_out_item(number) for number in range(1000)]
+    (by_any,) = mean_by_group(items, induction.share_by_copying).values()
+    (by_the_last,) = mean_by_group(items, lambda item: item.answer == NAME.findall(item.prompt[:-1])[-1][1]).values()
+    assert 1 / induction.NAMES < by_any < 0.38
+    assert by_the_last < 0.25
+    assert induction.share_by_copying(Item("Ab saw Cd. Eb met Cd. A", "b")) == 0.5
+    assert induction.share_by_copying(Item("Ab saw Cd. E", "f")) == 0.0
 
 
 def test_no_pair_of_letters_that_is_scored_was_in_a_story_to_train_on() -> None:
