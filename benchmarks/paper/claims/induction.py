@@ -21,6 +21,7 @@ def _jobs(budget: Budget) -> Iterator[Job]:
 
 
 def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
+    rare = budget.induction_rare_one_of
     return _task(budget).finding(
         budget,
         figures,
@@ -29,8 +30,8 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
             mean_by_group(scored_items("induction", budget), share_by_copying),
         ),
         remarks=(
-            f"A story has {NAMES} names. Models learn to copy a second letter before they learn whose. One of "
-            f"{budget.induction_rare_one_of} stories to train on has names of two letters.",
+            f"A story has {NAMES} names. Models learn to copy a second letter before they learn whose. "
+            f"Names of two letters are in {'all stories' if rare == 1 else f'one of {rare} stories'} to train on.",
         ),
     )
 
