@@ -73,6 +73,7 @@ class MadeUpTask:
         figures: Mapping[str, Figures],
         *,
         unskilled: tuple[str, Mapping[str, float]],
+        unjudged: tuple[str, ...] = (),
         plots: tuple[Plot, ...] = (),
         remarks: tuple[str, ...],
     ) -> Finding:
@@ -82,12 +83,16 @@ class MadeUpTask:
             budget: what was spent.
             figures: of all jobs.
             unskilled: a way to answer without what is to be learnt, and how much of each group it gets right.
+            unjudged: groups that say nothing of the claim; they stand in the table alone.
             plots: of the shares.
             remarks: about the task, before those that hold for every task.
         """
         shares = self.shares(budget, figures)
         means = {
-            variant: [statistics.fmean(each.values()) for each in by_seeds] for variant, by_seeds in shares.items()
+            variant: [
+                statistics.fmean(share for group, share in each.items() if group not in unjudged) for each in by_seeds
+            ]
+            for variant, by_seeds in shares.items()
         }
         first = figures[self._model(_BASE, budget.seeds[0]).name]
         return Finding(

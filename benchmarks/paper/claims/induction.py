@@ -8,7 +8,7 @@ from paper.budgets import Budget
 from paper.claim import Claim, Figures, Finding, Job
 from paper.corpora import scored_items
 from paper.made_up_tasks import MadeUpTask
-from paper.tasks.induction import NAMES, share_by_copying
+from paper.tasks.induction import NAMES, share_without_reading_the_letter
 from paper.tasks.item import mean_by_group
 
 
@@ -26,10 +26,13 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
         budget,
         figures,
         unskilled=(
-            "a second letter of the story, whichever",
-            mean_by_group(scored_items("induction", budget), share_by_copying),
+            "the name mentioned longest ago, its first letter unread",
+            mean_by_group(scored_items("induction", budget), share_without_reading_the_letter),
         ),
         remarks=(
+            "Take none of these outcomes for the claim's. Scored pairs of letters were never trained on, so a model "
+            "that knows by heart which pairs there are is led away from the answer, and where names stand gives much "
+            "of it away: shares below the first row show no induction.",
             f"A story has {NAMES} names. Models learn to copy a second letter before they learn whose. "
             f"Names of two letters are in {'all stories' if rare == 1 else f'one of {rare} stories'} to train on.",
         ),

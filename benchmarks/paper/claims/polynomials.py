@@ -27,11 +27,14 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
         budget,
         figures,
         unskilled=("the commonest value, always", _commonest(scored_items("polynomials", budget))),
+        # the claim is of several steps
+        unjudged=("1 operation",),
         plots=(_plot(task.shares(budget, figures)),),
         remarks=(
             f"Coefficients are of F{modulus}, and there are {terms} of them, so there are {modulus**terms} values, the "
             f"commonest of which is zero. Expressions of more than {TRAINED_OPERATIONS} operations were never trained "
-            "on. The paper trained on 26 billion tokens.",
+            "on. Comparisons are of two operations and more. The paper trained on 26 billion tokens.",
+            "Held-out sums and products of one operation may have been trained on with their sides exchanged.",
         ),
     )
 

@@ -23,7 +23,7 @@ from paper.tasks.item import Item, is_held_out
 NAMES = 3
 """In a story."""
 
-_SECOND_LETTER = re.compile("(?<=[A-Z])[a-z]")
+_NAME = re.compile("[A-Z][a-z]")
 
 _HELD_OUT_ONE_OF = 4
 _FEWEST_SENTENCES, _MOST_SENTENCES = 6, 12
@@ -59,10 +59,16 @@ def held_out_item(number: int) -> Item:
             return Item(prompt=story[: at + 1], answer=name[1], rest=story[at + 2 :], group="second token of a name")
 
 
-def share_by_copying(item: Item) -> float:
-    """How often a held-out item is answered rightly with a second letter of its story, whichever."""
-    letters = set(_SECOND_LETTER.findall(item.prompt))
-    return (item.answer in letters) / len(letters)
+def share_without_reading_the_letter(item: Item) -> float:
+    """Whether a held-out item is answered rightly by where names stand alone, its own first letter unread.
+
+    That is with the name that was mentioned longest ago, but for those of the sentence at hand.
+    """
+    before, _, sentence = item.prompt.rpartition(".")
+    here = set(_NAME.findall(sentence))
+    by_last_mention = dict.fromkeys(reversed(_NAME.findall(before)))
+    left = [name for name in by_last_mention if name not in here]
+    return float(bool(left) and left[-1][1] == item.answer)
 
 
 def _finished(generator: random.Random, letter: str, *, held_out: bool) -> str:
