@@ -2,9 +2,9 @@
 
     python benchmarks/graft_memory.py --json
 
-Each cell is a process of its own; its peak is counted without what was there before the step. Heads
-that do not see each other (medusa, parallel) are turned back one by one; those that do (sequential) wait for each
-other. Every head has weights of its own; what their gradients take is left out of the ratio.
+Each cell is a process of its own; its peak is counted without what was there before the step. Heads that do not see
+each other (medusa, parallel) are turned back one by one; those that do (sequential) wait for each other. Every head has
+weights of its own; what their gradients take is left out of the ratio.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from paper.judgement import Comparison
+from paper.judgement import Comparison, overall
 
 if TYPE_CHECKING:
     from paper.budgets import Budget
@@ -89,6 +89,7 @@ class Finding:
         comparisons: by which the claim is judged.
         tables, plots: all figures.
         remarks: what else a reader has to know.
+        withdrawn: why comparisons decide nothing whatever they say, if that is so.
     """
 
     model: str
@@ -97,6 +98,12 @@ class Finding:
     tables: tuple[Table, ...]
     plots: tuple[Plot, ...] = ()
     remarks: tuple[str, ...] = ()
+    withdrawn: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """What it comes to, in a few words."""
+        return "withdrawn" if self.withdrawn else overall(self.comparisons)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

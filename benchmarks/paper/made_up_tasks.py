@@ -76,6 +76,7 @@ class MadeUpTask:
         unjudged: tuple[str, ...] = (),
         plots: tuple[Plot, ...] = (),
         remarks: tuple[str, ...],
+        withdrawn: str = "",
     ) -> Finding:
         """What it came to.
 
@@ -86,6 +87,7 @@ class MadeUpTask:
             unjudged: groups that say nothing of the claim; they stand in the table alone.
             plots: of the shares.
             remarks: about the task, before those that hold for every task.
+            withdrawn: why it decides nothing, if that is so.
         """
         shares = self.shares(budget, figures)
         means = {
@@ -110,6 +112,7 @@ class MadeUpTask:
             tables=(_table(shares, *unskilled),),
             plots=plots,
             remarks=(*remarks, *REMARKS),
+            withdrawn=withdrawn,
         )
 
     def _model(self, variant: str, seed: int) -> Job:

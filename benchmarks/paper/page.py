@@ -17,7 +17,6 @@ from headstart.train.whole_files import write_whole
 from paper.budgets import Budget
 from paper.claim import Claim, Figures, Finding, Job
 from paper.earlier_page import BUDGET, NOT_RUN, TRIED, EarlierPage
-from paper.judgement import overall
 from paper.plots import draw
 from paper.workspace import Workspace
 
@@ -75,7 +74,7 @@ class State:
             "jobs_done": self.num_done,
             "jobs": self.num_jobs,
             "seconds": self.seconds,
-            "outcome": None if self.finding is None else overall(comparisons),
+            "outcome": None if self.finding is None else self.finding.outcome,
             "comparisons": [
                 {"says": each.says, "outcome": each.outcome, "differences": list(each.differences), "unit": each.unit}
                 for each in comparisons
@@ -142,7 +141,7 @@ def _overview_cells(state: State) -> tuple[str, ...]:
         return (statement, "–", "–", "–", "–", f"not run: {part}")
     seeds = str(len(finding.comparisons[0].differences))
     time = f"{state.seconds / 60:.0f} min"
-    return (statement, finding.model, finding.data, seeds, time, overall(finding.comparisons))
+    return (statement, finding.model, finding.data, seeds, time, finding.outcome)
 
 
 def _section(state: State, page: Path) -> Iterator[str]:
@@ -155,6 +154,8 @@ def _section(state: State, page: Path) -> Iterator[str]:
         yield NOT_RUN
         yield ""
         return
+    if finding.withdrawn:
+        yield from _paragraph(f"**Withdrawn.** {finding.withdrawn}")
     yield from (f"- {comparison}" for comparison in finding.comparisons)
     yield ""
     for table in finding.tables:

@@ -30,12 +30,12 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
             mean_by_group(scored_items("induction", budget), share_without_reading_the_letter),
         ),
         remarks=(
-            "Take none of these outcomes for the claim's. Scored pairs of letters were never trained on, so a model "
-            "that knows by heart which pairs there are is led away from the answer, and where names stand gives much "
-            "of it away: shares below the first row show no induction.",
             f"A story has {NAMES} names. Models learn to copy a second letter before they learn whose. "
             f"Names of two letters are in {'all stories' if rare == 1 else f'one of {rare} stories'} to train on.",
         ),
+        withdrawn="Scored pairs of letters were never trained on, so a model that knows by heart which pairs there are "
+        "is led away from the answer, and where names stand gives much of it away: shares below the first row show no "
+        "induction.",
     )
 
 

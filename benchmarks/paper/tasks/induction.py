@@ -6,7 +6,7 @@ letter of a test's name can be known from its first mention alone, by induction.
 
     Kz saw Mb. Mb and Ty ran. K|z        prompt | answer
 
-Stories are terse, as it is names that teach: where every fifteenth byte was a second letter, twice the text did not do.
+Stories are terse, so that much of the text is names: it is they that teach.
 
 Source: Gloeckle et al. 2404.19737, section 4.1, which replaces names in children's stories by such ones.
 """

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headstart.testing.graft_runs import PROMPTS, SMALL_GRAFT
 from headstart.testing.tiny_models import write_tiny_gguf
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(
     model: Path, tmp_path_factory: pytest.TempPathFactory, one_thread_and_no_pictures: None
 ) -> tuple[Path, GraftResult]:
+    # tests that need torch are skipped where it is not, so nothing here may bring it
+    from headstart.testing.graft_runs import PROMPTS, SMALL_GRAFT
     from headstart.train.graft import graft
 
     path = tmp_path_factory.mktemp("runs") / "whole"
