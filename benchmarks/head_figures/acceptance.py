@@ -142,6 +142,11 @@ def answer_all_turns(
     return answered
 
 
+def name_of_text(prompt: Prompt, params: SamplingParams) -> str:
+    """What a text is called where it differs."""
+    return prompt.id if params.temperature == 0.0 else f"{prompt.id}, sampled"
+
+
 def measure_acceptance(
     engine: Engine,
     references: Sequence[Answered],
@@ -164,8 +169,7 @@ def measure_acceptance(
     for index, completion in complete(engine, prompts, params):
         prompt, plain = references[index]
         acceptance.add(prompt.category, completion, params[index])
-        name = prompt.id if params[index].temperature == 0.0 else f"{prompt.id}, sampled"
-        identity.compare(name, plain.token_ids, completion.token_ids)
+        identity.compare(name_of_text(prompt, params[index]), plain.token_ids, completion.token_ids)
         advance()
 
 

@@ -102,6 +102,7 @@ class Measurement:
         self._questions = questions
         self._peer = peer
         self._progress = progress
+        self._greedy = SamplingParams(max_tokens=settings.max_tokens)
 
     def run(self) -> None:
         """Measure everything, what is timed first: the machine is as quiet then as it was found."""
@@ -118,14 +119,14 @@ class Measurement:
         sides = replace(self._sides(), peer=self._peer)
         self.figures.auto = sides.auto.statistics.acceptance
         with self._phase("auto against plain", ROUNDS * len(prompts)) as advance:
-            race_singly(sides, prompts, self.figures.speed, advance)
+            race_singly(sides, prompts, [self._greedy] * len(prompts), self.figures.speed, advance)
 
     def _creative_texts(self) -> None:
         questions = [Question(id=name, category="creative", turns=(text,)) for name, text in CREATIVE.items()]
         questions += [question for question in self._questions if question.category in CREATIVE_CATEGORIES]
         prompts = self._first_turns(questions)
         with self._phase("creative texts", ROUNDS * len(prompts)) as advance:
-            race_singly(self._sides(), prompts, self.figures.creative, advance)
+            race_singly(self._sides(), prompts, [self._greedy] * len(prompts), self.figures.creative, advance)
 
     def _texts_together(self) -> None:
         prompts = self._first_turns(take_evenly(self._questions, BATCH))
@@ -133,22 +134,20 @@ class Measurement:
             return
         sides = replace(self._sides(), rounds=ROUNDS_TOGETHER)
         with self._phase(f"{BATCH} at once", ROUNDS_TOGETHER) as advance:
-            race_together(sides, prompts, self.figures.batch, advance)
+            race_together(sides, prompts, self._greedy, self.figures.batch, advance)
 
     def _draft_cost(self) -> None:
         prompts = self._first_turns(take_evenly(self._questions, COST_PROMPTS))
         with self._phase("cost of drafting", len(prompts)) as advance:
             heads = self._watched(self._engines.with_heads())
-            plain, max_tokens = self._engines.plain, self._settings.max_tokens
-            measure_draft_cost(prompts, plain, heads, max_tokens, self.figures.cost, advance)
+            measure_draft_cost(prompts, self._engines.plain, heads, self._greedy, self.figures.cost, advance)
 
     def _acceptance(self) -> list[Prompt]:
         """Greedy; returns the prompts, second turns of conversations among them."""
-        params = SamplingParams(max_tokens=self._settings.max_tokens)
         num_texts = sum(len(question.turns) for question in self._questions)
         with self._phase("plain texts", num_texts) as advance:
-            references = answer_all_turns(self._engines.plain, self._questions, params, advance)
-        self._accept("accepted, greedy", references, [params] * num_texts, self.figures.greedy)
+            references = answer_all_turns(self._engines.plain, self._questions, self._greedy, advance)
+        self._accept("accepted, greedy", references, [self._greedy] * num_texts, self.figures.greedy)
         return [prompt for prompt, _ in references]
 
     def _sampled_acceptance(self, prompts: list[Prompt]) -> None:
@@ -176,7 +175,6 @@ class Measurement:
             plain=self._engines.plain,
             auto=self._watched(self._engines.automatic()),
             identity=self.figures.identity,
-            max_tokens=self._settings.max_tokens,
             rounds=ROUNDS,
         )
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from head_figures.acceptance import Advance, Identity
+from head_figures.acceptance import Advance, Identity, name_of_text
 from head_figures.workload import Prompt
 from headstart import Engine, SamplingParams
 from headstart.measure.report import Spread
@@ -100,7 +100,6 @@ class Sides:
         plain: decodes plainly.
         auto: drafts where it pays.
         identity: takes in what was compared of the two.
-        max_tokens: of an answer.
         rounds: times that everything is done.
         peer: another engine, paused but in its turns.
     """
@@ -108,23 +107,29 @@ class Sides:
     plain: Engine
     auto: Engine
     identity: Identity
-    max_tokens: int
     rounds: int
     peer: Side | None = None
 
 
-def race_singly(sides: Sides, prompts: Sequence[Prompt], race: Race, advance: Advance) -> None:
+def race_singly(
+    sides: Sides, prompts: Sequence[Prompt], params: Sequence[SamplingParams], race: Race, advance: Advance
+) -> None:
     """Write on from prompts one at a time; timed is what comes after the prompt.
 
     The peer writes as many tokens as the plain engine, whatever they are. Own engines take turns in going first.
+
+    Args:
+        sides: who takes turns.
+        prompts: that are written on.
+        params: one for each.
+        race: takes in the turns.
+        advance: called as each text is done.
     """
-    params = SamplingParams(max_tokens=sides.max_tokens)
     for number in range(sides.rounds):
-        for place, prompt in enumerate(prompts):
-            written = {
-                name: engine.generate(prompt.token_ids, params) for name, engine in _in_turn(sides, number + place)
-            }
-            sides.identity.compare(f"{prompt.id}, auto", written[PLAIN].token_ids, written[AUTO].token_ids)
+        for place, (prompt, own) in enumerate(zip(prompts, params, strict=True)):
+            written = {name: engine.generate(prompt.token_ids, own) for name, engine in _in_turn(sides, number + place)}
+            name = name_of_text(prompt, own)
+            sides.identity.compare(f"{name}, auto", written[PLAIN].token_ids, written[AUTO].token_ids)
             num_tokens = len(written[PLAIN].token_ids)
             num_timed, seconds = 0, {}
             # a text that is there after one round tells no speed
@@ -137,12 +142,13 @@ def race_singly(sides: Sides, prompts: Sequence[Prompt], race: Race, advance: Ad
             advance()
 
 
-def race_together(sides: Sides, prompts: Sequence[Prompt], race: Race, advance: Advance) -> None:
+def race_together(
+    sides: Sides, prompts: Sequence[Prompt], params: SamplingParams, race: Race, advance: Advance
+) -> None:
     """Write on from all prompts at once, without the peer; the reading of the prompts counts.
 
     The sides take turns in going first.
     """
-    params = SamplingParams(max_tokens=sides.max_tokens)
     token_ids = [prompt.token_ids for prompt in prompts]
     name = f"{len(prompts)} at once"
     for number in range(sides.rounds):
@@ -157,13 +163,12 @@ def race_together(sides: Sides, prompts: Sequence[Prompt], race: Race, advance: 
 
 
 def measure_draft_cost(
-    prompts: Sequence[Prompt], plain: Engine, heads: Engine, max_tokens: int, cost: DraftCost, advance: Advance
+    prompts: Sequence[Prompt], plain: Engine, heads: Engine, params: SamplingParams, cost: DraftCost, advance: Advance
 ) -> None:
     """Step plainly and with heads in every round, in turn, and compare medians of the engine's own times.
 
     The reading of a prompt, by trunk or heads, is no part of a usual round, and medians leave it out.
     """
-    params = SamplingParams(max_tokens=max_tokens)
     for prompt in prompts:
         steps = _steps(plain, prompt, params)
         rounds = [step for step in _steps(heads, prompt, params) if step.num_drafted]

@@ -23,7 +23,8 @@ class Job:
 
     Attributes:
         name: of the job and its file; the same name is the same job.
-        settings: what its figures depend on, as JSON holds it; a file with others is refused.
+        settings: what its figures depend on, as JSON holds it, with those of the jobs that it builds on; a file with
+            others is refused.
         run: does it; what it leaves behind in the workspace, such as a model, is there for jobs after it.
         estimate: seconds that it will take.
     """
@@ -32,6 +33,11 @@ class Job:
     settings: Mapping[str, Any]
     run: Callable[[Workspace], Figures]
     estimate: Callable[[Stopwatch], float]
+
+
+def settings_below(*jobs: Job) -> dict[str, Any]:
+    """Settings of jobs that another one builds on, for its own, each with the name of its job."""
+    return {f"{job.name}: {name}": value for job in jobs for name, value in job.settings.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,47 +2,56 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple
+from functools import lru_cache, partial
 from pathlib import Path
 
 from headstart.errors import ConfigError
 from headstart.train.whole_files import write_whole
 from paper.budgets import Budget
 from paper.tasks import induction, polynomials
-from paper.tasks.item import Item, distinct
+from paper.tasks.item import Draw, Item, distinct
 
 TRAINED_OPERATIONS = 3
 """Operations of an expression that is trained on, at most."""
 
-CORPORA = ("code", "prose", "polynomials", "induction")
+_REAL = ("code", "prose")
+
+CORPORA = (*_REAL, "polynomials", "induction")
+
+# of items, by which a text is told from another
+_TELLING = 100
+
+
+@lru_cache
+def contents_of(name: str, budget: Budget) -> tuple[str, ...]:
+    """What a text is made of, as settings of jobs hold it: its sources, or what tells made-up items from others.
+
+    Args:
+        name: one of `CORPORA`.
+        budget: says how much of it.
+    """
+    if name in _REAL:
+        return _sources(name, budget)
+    draw, count = _training_items(name, budget)
+    return (f"{count} items, the first of them {_digest_of_text(draw)}",)
 
 
 def sources_of(name: str, budget: Budget, folder: Path) -> tuple[str, ...]:
-    """Names of the sources of a text; items of made-up tasks are written first.
+    """Names of the sources of a text, as `headstart data` takes them; made-up items are written first.
 
     Args:
         name: one of `CORPORA`.
         budget: says how much of it.
         folder: where items are written.
     """
-    stem, count = name, budget.task_training_items
-    match name:
-        case "code":
-            return budget.code
-        case "prose":
-            return budget.prose
-        case "polynomials":
-            ring = _ring(budget)
-            draw = partial(polynomials.training_sheet, ring=ring, most_operations=TRAINED_OPERATIONS)
-            stem, count = f"{name}-{ring.modulus}-{ring.terms}", count // polynomials.SHEET_ITEMS
-        case "induction":
-            draw = partial(induction.training_item, rare_one_of=budget.induction_rare_one_of)
-            stem = f"{name}-{budget.induction_rare_one_of}"
-        case _:
-            raise ConfigError(f"corpus {name!r}: there are {', '.join(CORPORA)}.")
-    path = folder / f"{stem}-{count}.jsonl"
+    if name in _REAL:
+        return _sources(name, budget)
+    draw, count = _training_items(name, budget)
+    path = folder / f"{name}-{count}-{_digest_of_text(draw)}.jsonl"
     if not path.exists():
         write_whole(path, "".join(_lines(distinct(draw, count))))
     return (f"jsonl:{path}",)
@@ -63,6 +72,41 @@ def scored_items(name: str, budget: Budget) -> list[Item]:
         for operations in range(1, TRAINED_OPERATIONS + 3)
         for item in distinct(partial(polynomials.held_out_item, ring=_ring(budget), operations=operations), count)
     ]
+
+
+@lru_cache
+def scored_digest(name: str, budget: Budget) -> str:
+    """Tells the items that `scored_items` gives from others."""
+    return _digest(scored_items(name, budget))
+
+
+def _sources(name: str, budget: Budget) -> tuple[str, ...]:
+    return budget.code if name == "code" else budget.prose
+
+
+def _training_items(name: str, budget: Budget) -> tuple[Draw, int]:
+    """Items to train on, and how many."""
+    count = budget.task_training_items
+    match name:
+        case "polynomials":
+            draw = partial(polynomials.training_sheet, ring=_ring(budget), most_operations=TRAINED_OPERATIONS)
+            return draw, count // polynomials.SHEET_ITEMS
+        case "induction":
+            return partial(induction.training_item, rare_one_of=budget.induction_rare_one_of), count
+        case _:
+            raise ConfigError(f"corpus {name!r}: there are {', '.join(CORPORA)}.")
+
+
+def _digest_of_text(draw: Draw) -> str:
+    """Tells a made-up text from others by its first items."""
+    return _digest(map(draw, range(_TELLING)))
+
+
+def _digest(items: Iterable[Item]) -> str:
+    digest = hashlib.blake2b(digest_size=6)
+    for item in items:
+        digest.update(json.dumps(astuple(item)).encode())
+    return digest.hexdigest()
 
 
 def _ring(budget: Budget) -> polynomials.Ring:

@@ -7,7 +7,7 @@ Every drafted text is held against the plain one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from head_figures.acceptance import Acceptance, Identity, answer_each, measure_acceptance
 from head_figures.engines import MAX_NODES, Engines
@@ -16,48 +16,61 @@ from head_figures.workload import Prompt
 from headstart import Engine, SamplingParams
 from headstart.errors import HeadstartError
 from headstart.measure.report import Spread
-from paper.claim import Figures, Job
+from paper.budgets import Budget
+from paper.claim import Figures, Job, settings_below
 from paper.models import heads_file
 
 if TYPE_CHECKING:
-    from paper.stopwatch import Stopwatch
     from paper.workspace import Workspace
+
+PAYING = "paying"
+"""What is measured beside depths in a race: all heads, where the engine finds that they pay."""
 
 # of writing one token plainly or not, on whatever machine; a measurement is short beside the training before it
 _TOKEN_S = 1e-3
 
 
 def drafting_job(
-    model: str, corpus: str, depths: Sequence[int], *, heads: str = "", weights: str = "stored", race: bool = False
+    budget: Budget,
+    model: Job,
+    corpus: str,
+    depths: Sequence[int],
+    *,
+    heads: Job | None = None,
+    weights: str = "stored",
+    race: bool = False,
 ) -> Job:
     """Measure heads that another job has trained; named after that with "drafting-" before.
 
     Args:
-        model: name of the job that trained the model.
+        budget: says how much is written.
+        model: the job that trained the model.
         corpus: whose held-out documents are written on.
         depths: guesses ahead, each measured by itself.
-        heads: name of the job that grafted them, if they were not trained with the model.
+        heads: the job that grafted them, if they were not trained with the model.
         weights: of the model, as `headstart.engine.loading.load_parts` takes it.
-        race: whether speed is measured as well, and with "paying" what the engine's own policy makes of all heads.
+        race: whether speed is measured as well, and as `PAYING` what the engine's own policy makes of all heads.
     """
 
-    def estimate(stopwatch: Stopwatch) -> float:
-        budget = stopwatch.budget
-        texts = budget.prompts * len(depths) * (2 + (2 * budget.rounds if race else 0))
-        return texts * budget.answer_tokens * _TOKEN_S
-
+    heads = heads or model
+    # each for greedy texts and for drawn ones: once to count, and with every turn of a race once plainly as well
+    texts = budget.prompts * (2 * len(depths) + (4 * budget.rounds * (len(depths) + 1) if race else 0))
     return Job(
-        name=f"drafting-{heads or model}",
+        name=f"drafting-{heads.name}",
         settings={
-            "model": model,
-            "heads": heads or model,
+            "model": model.name,
+            "heads": heads.name,
             "weights": weights,
             "corpus": corpus,
             "depths": list(depths),
-            "race": race,
-        },
-        run=lambda workspace: _measure(workspace, model, corpus, depths, heads or model, weights, race),
-        estimate=estimate,
+            "prompts": budget.prompts,
+            "prompt_tokens": budget.prompt_tokens,
+            "answer_tokens": budget.answer_tokens,
+            "rounds_of_race": budget.rounds if race else 0,
+        }
+        | settings_below(model, heads),
+        run=lambda workspace: _measure(workspace, model.name, corpus, depths, heads.name, weights, race),
+        estimate=lambda stopwatch: texts * budget.answer_tokens * _TOKEN_S,
     )
 
 
@@ -66,9 +79,8 @@ def _measure(
 ) -> Figures:
     engines = Engines.load(workspace.model_folder(model), heads_file(workspace, heads), workspace.threads, weights)
     meter = _Meter(engines, _prompts(workspace, corpus), workspace.budget.answer_tokens, workspace.budget.rounds)
-    found: dict[str, Any] = {str(depth): meter.measure(depth, race=race) for depth in depths}
-    if race:
-        found["paying"] = meter.measure(None, race=True)
+    asked: dict[str, int | None] = {str(depth): depth for depth in depths} | ({PAYING: None} if race else {})
+    found = {name: meter.accepted(depth) | (meter.raced(depth) if race else {}) for name, depth in asked.items()}
     meter.require_identity(model)
     plain = {"distinct_8gram_share": meter.plain_distinct_share, "num_compared": meter.identity.num_compared}
     return {"by_depth": found, "plain": plain, "prompts": len(meter.prompts)}
@@ -92,7 +104,7 @@ class _Meter:
 
     def __init__(self, engines: Engines, prompts: Sequence[Prompt], max_tokens: int, rounds: int) -> None:
         self.prompts, self.identity = list(prompts), Identity()
-        self._engines, self._max_tokens, self._rounds = engines, max_tokens, rounds
+        self._engines, self._rounds = engines, rounds
         greedy = SamplingParams(max_tokens=max_tokens)
         self._greedy = [greedy] * len(self.prompts)
         self._drawn = [
@@ -111,15 +123,15 @@ class _Meter:
         """Of greedy texts."""
         return self._written.distinct_share()
 
-    def measure(self, depth: int | None, *, race: bool) -> Figures:
-        """Figures of so many guesses ahead, and no more a pass; `None` leaves it to the engine when to draft."""
+    def accepted(self, depth: int | None) -> Figures:
+        """What is kept of so many guesses ahead, and no more a pass; `None` leaves it to the engine when to draft."""
         greedy, drawn = Acceptance(), Acceptance()
         for references, params, acceptance in zip(
             self._plain, (self._greedy, self._drawn), (greedy, drawn), strict=True
         ):
             with self._engine(depth) as engine:
                 measure_acceptance(engine, references, params, acceptance, self.identity, _no_progress)
-        figures: Figures = {
+        return {
             "tau": greedy.tau,
             "tau_drawn": drawn.tau,
             "survival": list(greedy.over_all.survival),
@@ -127,21 +139,21 @@ class _Meter:
             "distinct_8gram_share": greedy.distinct_share(),
             "distinct_8gram_share_drawn": drawn.distinct_share(),
         }
-        return figures | (self._race(depth) if race else {})
 
-    def _race(self, depth: int | None) -> Figures:
-        race = Race()
-        with self._engine(depth) as engine:
-            sides = Sides(
-                plain=self._engines.plain, auto=engine, identity=self.identity, max_tokens=self._max_tokens,
-                rounds=self._rounds,
-            )  # fmt: skip
-            race_singly(sides, self.prompts, race, _no_progress)
-        return {
-            "speedup": _median(race.ratio(PLAIN)),
-            "tokens_per_s": _median(race.tokens_per_s(AUTO)),
-            "plain_tokens_per_s": _median(race.tokens_per_s(PLAIN)),
-        }
+    def raced(self, depth: int | None) -> Figures:
+        """Speed with so many guesses ahead beside plain speed, of greedy texts and of drawn ones."""
+        figures: Figures = {}
+        for kind, params in (("", self._greedy), ("_drawn", self._drawn)):
+            race = Race()
+            with self._engine(depth) as engine:
+                sides = Sides(plain=self._engines.plain, auto=engine, identity=self.identity, rounds=self._rounds)
+                race_singly(sides, self.prompts, params, race, _no_progress)
+            figures |= {
+                f"speedup{kind}": _median(race.ratio(PLAIN)),
+                f"tokens_per_s{kind}": _median(race.tokens_per_s(AUTO)),
+                f"plain_tokens_per_s{kind}": _median(race.tokens_per_s(PLAIN)),
+            }
+        return figures
 
     def _engine(self, depth: int | None) -> Engine:
         return self._engines.parts.make_engine(

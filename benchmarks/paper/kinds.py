@@ -59,5 +59,5 @@ def compared(says: str, whose: str, better: Sequence[Figures], worse: Sequence[F
 
 def _measured(budget: Budget, kind: TrainedHeads, how: str, seed: int) -> Job:
     if how == TRAINED:
-        return drafted(with_heads(budget, kind, seed))
-    return drafted(next_token(budget, seed), grafted(budget, kind, seed))
+        return drafted(budget, with_heads(budget, kind, seed))
+    return drafted(budget, next_token(budget, seed), grafted(budget, kind, seed))

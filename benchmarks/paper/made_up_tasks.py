@@ -57,13 +57,13 @@ class MadeUpTask:
         """All that is trained and scored."""
         for seed in budget.seeds:
             for variant in _VARIANTS:
-                yield self._model(variant, seed)
-                yield self._score(variant, seed)
+                yield self._model(budget, variant, seed)
+                yield self._score(budget, variant, seed)
 
     def shares(self, budget: Budget, figures: Mapping[str, Figures]) -> Shares:
         """What was answered rightly."""
         return {
-            variant: [figures[self._score(variant, seed).name]["accuracy"] for seed in budget.seeds]
+            variant: [figures[self._score(budget, variant, seed).name]["accuracy"] for seed in budget.seeds]
             for variant in _VARIANTS
         }
 
@@ -96,7 +96,7 @@ class MadeUpTask:
             ]
             for variant, by_seeds in shares.items()
         }
-        first = figures[self._model(_BASE, budget.seeds[0]).name]
+        first = figures[self._model(budget, _BASE, budget.seeds[0]).name]
         return Finding(
             model=f"bytes, {first['parameters'] / 1e6:.1f} M parameters, {self.sizes.num_layers} blocks of "
             f"{self.sizes.hidden_size}",
@@ -115,14 +115,14 @@ class MadeUpTask:
             withdrawn=withdrawn,
         )
 
-    def _model(self, variant: str, seed: int) -> Job:
+    def _model(self, budget: Budget, variant: str, seed: int) -> Job:
         name, heads = _VARIANTS[variant]
         blocks = self.sizes.num_layers - (_FEWER_BLOCKS if variant == _SHALLOW else 0)
         config = pretraining(self.sizes, heads, seed, num_layers=blocks)
-        return model_job(f"{self.name}-{name}-seed{seed}", self.name, config)
+        return model_job(budget, f"{self.name}-{name}-seed{seed}", self.name, config)
 
-    def _score(self, variant: str, seed: int) -> Job:
-        return scoring_job(self._model(variant, seed).name, self.name)
+    def _score(self, budget: Budget, variant: str, seed: int) -> Job:
+        return scoring_job(budget, self._model(budget, variant, seed), self.name)
 
 
 def _table(shares: Shares, way: str, unskilled: Mapping[str, float]) -> Table:

@@ -13,8 +13,9 @@ from headstart.train.pretrain.config import DataConfig, PretrainConfig, TrainCon
 from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads, TrainedHeads
 from headstart.train.pretrain.scale import scale_of
 from headstart.train.prompts import Prompt, PromptList
-from paper.budgets import Sizes
-from paper.claim import Figures, Job
+from paper.budgets import Budget, Sizes
+from paper.claim import Figures, Job, settings_below
+from paper.corpora import contents_of
 
 if TYPE_CHECKING:
     from headstart.train.corpus import Corpus
@@ -80,23 +81,24 @@ def steps_of_equal_compute(config: PretrainConfig, other: PretrainConfig) -> int
     return max(1, round(operations / (one.flops_per_token * one.tokens_per_step)))
 
 
-def model_job(name: str, corpus: str, config: PretrainConfig) -> Job:
+def model_job(budget: Budget, name: str, corpus: str, config: PretrainConfig) -> Job:
     """Train a model; it then lies in the workspace under the job's name.
 
     Args:
+        budget: says how much text there is.
         name: of the job.
         corpus: one of `paper.corpora.CORPORA`.
         config: as `pretraining` gives it.
     """
     return Job(
         name=name,
-        settings=config.settings() | {"data.sources": corpus},
+        settings=config.settings() | {"data.sources": contents_of(corpus, budget)},
         run=lambda workspace: _train(workspace, name, corpus, config),
         estimate=lambda stopwatch: config.train.steps * stopwatch.step_s(corpus, config),
     )
 
 
-def graft_job(name: str, model: str, corpus: str, config: GraftConfig, sizes: Sizes) -> Job:
+def graft_job(name: str, model: Job, corpus: str, config: GraftConfig, sizes: Sizes) -> Job:
     """Graft heads on a model of another job; they then lie in the workspace under this one's name.
 
     The model writes a quarter of the tokens that it was trained on, going on from text of the corpus, and its heads see
@@ -104,7 +106,7 @@ def graft_job(name: str, model: str, corpus: str, config: GraftConfig, sizes: Si
 
     Args:
         name: of the job.
-        model: name of the job that trains it.
+        model: that trains it.
         corpus: that it was trained on.
         config: as `grafting` gives it.
         sizes: of the model.
@@ -112,8 +114,8 @@ def graft_job(name: str, model: str, corpus: str, config: GraftConfig, sizes: Si
     like = pretraining(sizes, PretrainHeads(n=config.depth + 1), config.seed)
     return Job(
         name=name,
-        settings=config.settings() | {"model": model, "corpus": corpus},
-        run=lambda workspace: _graft(workspace, name, model, corpus, config),
+        settings=config.settings() | {"model": model.name, "corpus": corpus} | settings_below(model),
+        run=lambda workspace: _graft(workspace, name, model.name, corpus, config),
         # a trunk that is only read takes less, the writing of the text more
         estimate=lambda stopwatch: sizes.steps * stopwatch.step_s(corpus, like),
     )

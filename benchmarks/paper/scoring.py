@@ -8,8 +8,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from headstart import Engine, SamplingParams
-from paper.claim import Figures, Job
-from paper.corpora import scored_items
+from paper.budgets import Budget
+from paper.claim import Figures, Job, settings_below
+from paper.corpora import scored_digest, scored_items
 from paper.tasks.item import Item
 
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 _ITEM_S = 0.01
 
 
-def scoring_job(model: str, task: str) -> Job:
+def scoring_job(budget: Budget, model: Job, task: str) -> Job:
     """Score the next-token model that another job has trained; named after that with "scoring-" before."""
     return Job(
-        name=f"scoring-{model}",
-        settings={"model": model, "task": task},
-        run=lambda workspace: _score(workspace, model, task),
-        estimate=lambda stopwatch: len(scored_items(task, stopwatch.budget)) * _ITEM_S,
+        name=f"scoring-{model.name}",
+        settings={"model": model.name, "task": task, "items": scored_digest(task, budget)} | settings_below(model),
+        run=lambda workspace: _score(workspace, model.name, task),
+        estimate=lambda stopwatch: len(scored_items(task, budget)) * _ITEM_S,
     )
 
 

@@ -18,7 +18,7 @@ DEPTH = HEADS - 1
 def next_token(budget: Budget, seed: int) -> Job:
     """A model of code that predicts the next token alone."""
     config = pretraining(budget.text_model, PretrainHeads(n=1), seed)
-    return model_job(f"code-n1-seed{seed}", CODE, config)
+    return model_job(budget, f"code-n1-seed{seed}", CODE, config)
 
 
 def several_tokens(budget: Budget, name: str, heads: PretrainHeads, seed: int) -> Job:
@@ -30,7 +30,7 @@ def several_tokens(budget: Budget, name: str, heads: PretrainHeads, seed: int) -
         heads: beside the trunk.
         seed: of everything random.
     """
-    return model_job(f"code-{name}-seed{seed}", CODE, pretraining(budget.text_model, heads, seed))
+    return model_job(budget, f"code-{name}-seed{seed}", CODE, pretraining(budget.text_model, heads, seed))
 
 
 def with_heads(budget: Budget, kind: TrainedHeads, seed: int) -> Job:
@@ -42,12 +42,12 @@ def grafted(budget: Budget, kind: TrainedHeads, seed: int) -> Job:
     """Heads of a kind, grafted on the `next_token` model of the seed."""
     sizes = budget.text_model
     config = grafting(sizes, kind, DEPTH, seed)
-    return graft_job(f"code-grafted-{kind}-seed{seed}", next_token(budget, seed).name, CODE, config, sizes)
+    return graft_job(f"code-grafted-{kind}-seed{seed}", next_token(budget, seed), CODE, config, sizes)
 
 
-def drafted(model: Job, heads: Job | None = None) -> Job:
+def drafted(budget: Budget, model: Job, heads: Job | None = None) -> Job:
     """What four heads are worth on code: those of a model, or those grafted on it."""
-    return drafting_job(model.name, CODE, (DEPTH,), heads="" if heads is None else heads.name)
+    return drafting_job(budget, model, CODE, (DEPTH,), heads=heads)
 
 
 def size_of(budget: Budget, parameters: float) -> str:

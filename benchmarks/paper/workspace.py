@@ -28,12 +28,6 @@ from paper.corpora import sources_of
 if TYPE_CHECKING:
     from headstart.train.phases import Show  # it brings torch
 
-# what jobs find in the budget themselves, beside their own settings
-_READ_BY_JOBS = (
-    "code", "prose", "induction_rare_one_of", "polynomial_ring", "task_training_items", "task_items", "prompts",
-    "prompt_tokens", "answer_tokens", "rounds",
-)  # fmt: skip
-
 
 class Workspace:
     """Where jobs are done.
@@ -48,7 +42,6 @@ class Workspace:
         """Nothing is made yet."""
         self._folder = out / budget.name
         self._corpora: dict[str, Corpus] = {}
-        self._read = {name: getattr(budget, name) for name in _READ_BY_JOBS}
         self.budget, self.threads = budget, threads
         self.show: Show = lambda progress: None
 
@@ -102,7 +95,7 @@ class Workspace:
         figures = job.run(self)
         record = {
             "name": job.name,
-            "settings": self._settings(job),
+            "settings": dict(job.settings),
             "figures": figures,
             # a training counts those of the times that it was broken off as well
             "seconds": max(time.monotonic() - started, figures.get("training_s", 0.0)),
@@ -114,9 +107,6 @@ class Workspace:
         path = self._path(job)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(record, indent=2) + "\n")
-
-    def _settings(self, job: Job) -> dict[str, Any]:
-        return self._read | dict(job.settings)
 
     def _path(self, job: Job) -> Path:
         return self._folder / "jobs" / f"{job.name}.json"
@@ -130,7 +120,7 @@ class Workspace:
             return None
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: damaged ({error!r}). Remove it to have the job done again.") from error
-        asked = json.loads(json.dumps(self._settings(job)))  # tuples become lists
+        asked = json.loads(json.dumps(dict(job.settings)))  # tuples become lists
         differing = [name for name in {**settings, **asked} if settings.get(name) != asked.get(name)]
         if differing:
             shown = "; ".join(f"{name} was {settings.get(name)!r} and is now {asked.get(name)!r}" for name in differing)

@@ -39,7 +39,7 @@ def _jobs(budget: Budget) -> Iterator[Job]:
         trained = [_of_weight(budget, weight, seed) for weight in _WEIGHTS]
         trained += [_of_shape(budget, shape, seed) for shape in _SHAPES]
         yield from trained
-        yield from (drafted(job) for job in trained)
+        yield from (drafted(budget, job) for job in trained)
 
 
 def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
@@ -51,7 +51,7 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
         return [figures[job.name]["bits_per_byte"] for job in jobs]
 
     def drawn(jobs: Sequence[Job]) -> list[float]:
-        return over_seeds([figures[drafted(job).name] for job in jobs], "tau_drawn")
+        return over_seeds([figures[drafted(budget, job).name] for job in jobs], "tau_drawn")
 
     lightest, heaviest = _WEIGHTS[0], _WEIGHTS[-1]
     return Finding(
@@ -72,8 +72,8 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
             ),
         ),
         tables=(
-            _table("weight of each further head", weights, figures),
-            _table("weights of the three further heads, of sum 3", shapes, figures),
+            _table(budget, "weight of each further head", weights, figures),
+            _table(budget, "weights of the three further heads, of sum 3", shapes, figures),
         ),
         plots=(
             _plot(
@@ -88,14 +88,14 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
     )  # fmt: skip
 
 
-def _table(what: str, variants: Mapping[str, list[Job]], figures: Mapping[str, Figures]) -> Table:
+def _table(budget: Budget, what: str, variants: Mapping[str, list[Job]], figures: Mapping[str, Figures]) -> Table:
     return Table(
         head=(what, "held-out bits a byte", *DRAFT_HEAD),
         rows=tuple(
             (
                 name,
                 spread([figures[job.name]["bits_per_byte"] for job in jobs], 3),
-                *draft_cells([figures[drafted(job).name] for job in jobs]),
+                *draft_cells([figures[drafted(budget, job).name] for job in jobs]),
             )
             for name, jobs in variants.items()
         ),

@@ -32,7 +32,7 @@ def _models(budget: Budget, seed: int) -> dict[str, Job]:
     return {
         _BASE: next_token(budget, seed),
         **{variant: several_tokens(budget, name, heads, seed) for variant, (name, heads) in _HEADS.items()},
-        _COMPUTE: model_job(f"code-compute-n4-seed{seed}", CODE, fewer),
+        _COMPUTE: model_job(budget, f"code-compute-n4-seed{seed}", CODE, fewer),
     }
 
 
@@ -40,7 +40,7 @@ def _jobs(budget: Budget) -> Iterator[Job]:
     for seed in budget.seeds:
         models = _models(budget, seed)
         yield from models.values()
-        yield from (drafted(job) for variant, job in models.items() if variant != _BASE)
+        yield from (drafted(budget, job) for variant, job in models.items() if variant != _BASE)
 
 
 def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
@@ -49,7 +49,7 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
     rows = []
     for variant, jobs in models.items():
         trained = [figures[job.name] for job in jobs]
-        found = [] if variant == _BASE else [figures[drafted(job).name] for job in jobs]
+        found = [] if variant == _BASE else [figures[drafted(budget, job).name] for job in jobs]
         rows.append(
             (
                 variant,

@@ -229,14 +229,16 @@ def test_what_came_with_the_prompt_takes_no_part_in_the_time() -> None:
         answer = replace(
             completion((7,) * 20, (), (), 20), first_round_tokens=first_round_tokens, generation_s=generation_s
         )
-        return SimpleNamespace(generate=lambda token_ids, params: answer)
+        return SimpleNamespace(generate=lambda token_ids, given: answer if given is params else None)
+
+    params = SamplingParams(max_tokens=20)
 
     for first_round_tokens, speedup in ((1, 2.0), (5, 2.0 * 15 / 19), (20, None)):
         race = Race()
         drafted_s = 0.0 if speedup is None else 5.0
-        sides = Sides(plain=side(1, 10.0), auto=side(first_round_tokens, drafted_s), identity=Identity(), max_tokens=20,
+        sides = Sides(plain=side(1, 10.0), auto=side(first_round_tokens, drafted_s), identity=Identity(),
                       rounds=1)  # fmt: skip
-        race_singly(sides, [SimpleNamespace(id="x", token_ids=[1])], race, nothing)  # type: ignore[list-item]
+        race_singly(sides, [SimpleNamespace(id="x", token_ids=[1])], [params], race, nothing)  # type: ignore[list-item]
         ratio = race.ratio(PLAIN)
         assert (None if ratio is None else ratio.median) == (None if speedup is None else pytest.approx(speedup))
 
@@ -289,7 +291,7 @@ def test_drafting_is_counted_in_plain_passes_and_medians_leave_out_the_prompt() 
     drafting: Any = SteppedEngine(16, [6.0, 6.0, 7.0], [30.0, 1.0, 1.0])  # the first round reads the prompt
     cost, done = DraftCost(), []
     prompt: Any = type("Prompt", (), {"token_ids": (1,)})
-    measure_draft_cost([prompt], plain, drafting, 3, cost, lambda: done.append(1))
+    measure_draft_cost([prompt], plain, drafting, SamplingParams(max_tokens=3), cost, lambda: done.append(1))
     assert (cost.drafting, cost.passes) == ([0.5], [3.0])
     assert (cost.draft_ms, cost.plain_ms) == ([1000.0], [2000.0])
     assert done == [1]

@@ -15,9 +15,12 @@ from paper import run as command
 from paper.budgets import SMALL, SMOKE, Budget
 from paper.claim import Claim, Figures, Finding, Job, Line, Plot, Table
 from paper.claims import CLAIMS
+from paper.corpora import contents_of, scored_digest
+from paper.drafting import PAYING
 from paper.judgement import Comparison, overall
 from paper.page import State, distinct_jobs, state_of, write_page
 from paper.plots import draw
+from paper.tasks import induction
 from paper.workspace import Workspace
 
 # ---- one rule
@@ -104,7 +107,7 @@ def made_up(job: Job, favour: float) -> Figures:
     if job.name.startswith("drafting"):
         better = 0.4 * ("sequential" in job.name) - 0.8 * ("grafted" in job.name) - 0.5 * ("far" in job.name)
         better += 0.1 * ("near" in job.name) + 0.3 * ("drafting-code" in job.name)
-        keys = [str(depth) for depth in job.settings["depths"]] + ["paying"] * job.settings["race"]
+        keys = [str(depth) for depth in job.settings["depths"]] + [PAYING] * (job.settings["rounds_of_race"] > 0)
         return {"by_depth": {key: drafted(key, favour, better + noise) for key in keys}}
     worse = 0.3 * ("n4" in job.name) + 0.2 * ("weight3" in job.name) + 0.2 * ("far" in job.name)
     worse -= 0.1 * ("forward" in job.name or "reverse" in job.name)
@@ -114,9 +117,10 @@ def made_up(job: Job, favour: float) -> Figures:
 def drafted(key: str, favour: float, better: float) -> Figures:
     depth = 0.1 * int(key) if key.isdigit() else 1.0
     value = 2.0 + favour * (better + depth)
+    speedup = 1.0 + favour * (0.5 + depth + better)
     return {
-        "tau": value, "tau_drawn": value, "speedup": 1.0 + favour * (0.5 + depth + better), "tokens_per_s": 900.0,
-        "plain_tokens_per_s": 300.0, "distinct_8gram_share": 0.5, "distinct_8gram_share_drawn": 0.9,
+        "tau": value, "tau_drawn": value, "speedup": speedup, "speedup_drawn": speedup, "tokens_per_s_drawn": 900.0,
+        "plain_tokens_per_s_drawn": 300.0, "distinct_8gram_share": 0.5, "distinct_8gram_share_drawn": 0.9,
         "survival_drawn": [0.7, 0.5, 0.25],
     }  # fmt: skip
 
@@ -263,8 +267,56 @@ def test_a_job_that_was_done_with_other_settings_is_refused(tmp_path: Path) -> N
         ConfigError, match=r"c-1\.json was done with other settings: sizes was \[1, 2\] and is now \[1\]"
     ):
         workspace.figures(replace(job, settings={"sizes": (1,)}))
-    with pytest.raises(ConfigError, match=r"prompts was 2 and is now 3"):
-        Workspace(tmp_path, replace(SMOKE, prompts=3), threads=1).figures(job)
+
+
+def all_settings(budget: Budget) -> dict[tuple[str, str], dict[str, Any]]:
+    """By claim and job."""
+    return {
+        (name, job.name): dict(job.settings) for name, claim in CLAIMS.items() for job in distinct_jobs(claim, budget)
+    }
+
+
+def forget_digests() -> None:
+    contents_of.cache_clear()
+    scored_digest.cache_clear()
+
+
+ON_CODE = {"grafted", "sequence", "quality", "loss-weights"}
+
+
+@pytest.mark.parametrize(
+    ("change", "claims", "kinds"),
+    [
+        ({"prompts": 3}, {*ON_CODE, "speed"}, {"drafting"}),
+        ({"answer_tokens": 8}, {*ON_CODE, "speed"}, {"drafting"}),
+        ({"rounds": 7}, {"speed"}, {"drafting"}),
+        ({"code": ("docs",)}, {*ON_CODE, "speed"}, {"code", "drafting"}),
+        ({"prose": ("stdlib",)}, {"speed"}, {"prose", "drafting"}),
+        ({"task_items": 9}, {"induction", "polynomials"}, {"scoring"}),
+        ({"task_training_items": 5000}, {"induction", "polynomials"}, {"induction", "polynomials", "scoring"}),
+        ({"polynomial_ring": (5, 3)}, {"polynomials"}, {"polynomials", "scoring"}),
+        ({"induction_rare_one_of": 3}, {"induction"}, {"induction", "scoring"}),
+        ({"induction_model": SMALL.text_model}, {"induction"}, {"induction", "scoring"}),
+        ({"memory_steps": 2}, {"memory"}, {"memory"}),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_budget_s_change_makes_the_jobs_that_depend_on_it_others_and_no_more(
+    change: dict[str, Any], claims: set[str], kinds: set[str]
+) -> None:
+    before, now = all_settings(SMOKE), all_settings(replace(SMOKE, **change))
+    other = {key for key in before if before[key] != now[key]}
+    assert {claim for claim, _ in other} == claims
+    assert {job.split("-")[0] for _, job in other} == kinds
+
+
+def test_a_task_that_is_drawn_otherwise_makes_its_models_and_scores_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = all_settings(SMOKE)
+    monkeypatch.setattr(induction, "_SENTENCES", ("{0} rode with {1}.",))
+    forget_digests()
+    now = all_settings(SMOKE)
+    forget_digests()
+    assert {key for key in before if before[key] != now[key]} == {key for key in before if key[0] == "induction"}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "c-1"}'])

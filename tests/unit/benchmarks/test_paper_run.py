@@ -90,13 +90,15 @@ def test_speed_is_measured_for_every_number_of_heads(tmp_path: Path, tried: Call
         found = figures_of(tmp_path, f"drafting-{corpus}-n8-seed0")
         assert list(found["by_depth"]) == ["1", "2", "3", "4", "5", "6", "7", "paying"]
         for key, each in found["by_depth"].items():
-            assert each["speedup"] == pytest.approx(each["tokens_per_s"] / each["plain_tokens_per_s"], rel=1e-6)
+            for kind in ("", "_drawn"):
+                ratio = each[f"tokens_per_s{kind}"] / each[f"plain_tokens_per_s{kind}"]
+                assert each[f"speedup{kind}"] == pytest.approx(ratio, rel=1e-6)
             # left alone, a module that is unrolled may go on to twice the depth it was trained for
             most = 1 + (int(key) if key.isdigit() else 14)
             assert 1.0 <= each["tau"] <= most
             assert len(each["survival_drawn"]) <= most - 1
-        # greedy and drawn for acceptance, greedy for speed, for each of eight ways, two prompts
-        assert found["plain"]["num_compared"] == 8 * 3 * 2
+        # greedy and drawn, for acceptance and for speed, for each of eight ways, two prompts
+        assert found["plain"]["num_compared"] == 8 * 2 * 2 * 2
 
 
 def test_a_draft_that_changes_a_text_is_a_failure_and_no_figure(
@@ -110,7 +112,7 @@ def test_a_draft_that_changes_a_text_is_a_failure_and_no_figure(
     workspace = Workspace(tmp_path / "out", BUDGETS["smoke"], threads=1)
     model, measured = distinct_jobs(CLAIMS["speed"], BUDGETS["smoke"])[:2]
     workspace.do(model, dict)
-    with pytest.raises(HeadstartError, match=r"code-n8-seed0: 48 of 48 drafted texts differ"):
+    with pytest.raises(HeadstartError, match=r"code-n8-seed0: 64 of 64 drafted texts differ"):
         workspace.do(measured, dict)
     assert workspace.figures(measured) is None
 
@@ -118,8 +120,8 @@ def test_a_draft_that_changes_a_text_is_a_failure_and_no_figure(
 @pytest.mark.parametrize(("task", "num_groups"), [("polynomials", 5), ("induction", 1)])
 def test_a_task_is_trained_on_and_scored_by_groups(tmp_path: Path, budget: Budget, task: str, num_groups: int) -> None:
     workspace = Workspace(tmp_path / "out", budget, threads=1)
-    model = model_job("m", task, pretraining(budget.induction_model, PretrainHeads(n=2), 0))
-    score = scoring_job("m", task)
+    model = model_job(budget, "m", task, pretraining(budget.induction_model, PretrainHeads(n=2), 0))
+    score = scoring_job(budget, model, task)
     for job in (model, score):
         workspace.do(job, dict)
     figures = workspace.figures(score)
@@ -183,7 +185,7 @@ def test_a_step_that_does_more_is_estimated_longer(tmp_path: Path, budget: Budge
     large = replace(budget.text_model, hidden_size=256, num_layers=6, batch_windows=8)
     stopwatch = Stopwatch(Workspace(tmp_path / "out", budget, threads=1))
     short, long = (
-        model_job(name, "code", pretraining(sizes, PretrainHeads(n=2), 0)).estimate(stopwatch)
+        model_job(budget, name, "code", pretraining(sizes, PretrainHeads(n=2), 0)).estimate(stopwatch)
         for name, sizes in (("little", little), ("large", large))
     )
     assert long > 2 * short > 0
