@@ -95,7 +95,6 @@ class Finding:
         comparisons: by which the claim is judged.
         tables, plots: all figures.
         remarks: what else a reader has to know.
-        withdrawn: why comparisons decide nothing whatever they say, if that is so.
     """
 
     model: str
@@ -104,12 +103,11 @@ class Finding:
     tables: tuple[Table, ...]
     plots: tuple[Plot, ...] = ()
     remarks: tuple[str, ...] = ()
-    withdrawn: str = ""
 
     @property
     def outcome(self) -> str:
         """What it comes to, in a few words."""
-        return "withdrawn" if self.withdrawn else overall(self.comparisons)
+        return overall(self.comparisons)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

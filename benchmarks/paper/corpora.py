@@ -58,7 +58,7 @@ def sources_of(name: str, budget: Budget, folder: Path) -> tuple[str, ...]:
 
 
 def scored_items(name: str, budget: Budget) -> list[Item]:
-    """Items to be scored by, none of which is in the text; as many of each group.
+    """Items to be scored by, as many of each group.
 
     Args:
         name: "polynomials" or "induction".
@@ -66,7 +66,7 @@ def scored_items(name: str, budget: Budget) -> list[Item]:
     """
     count = budget.task_items
     if name == "induction":
-        return list(distinct(induction.held_out_item, count))
+        return list(distinct(induction.scored_item, count))
     return [
         item
         for operations in range(1, TRAINED_OPERATIONS + 3)

@@ -76,7 +76,6 @@ class MadeUpTask:
         unjudged: tuple[str, ...] = (),
         plots: tuple[Plot, ...] = (),
         remarks: tuple[str, ...],
-        withdrawn: str = "",
     ) -> Finding:
         """What it came to.
 
@@ -87,7 +86,6 @@ class MadeUpTask:
             unjudged: groups that say nothing of the claim; they stand in the table alone.
             plots: of the shares.
             remarks: about the task, before those that hold for every task.
-            withdrawn: why it decides nothing, if that is so.
         """
         shares = self.shares(budget, figures)
         means = {
@@ -112,7 +110,6 @@ class MadeUpTask:
             tables=(_table(shares, *unskilled),),
             plots=plots,
             remarks=(*remarks, *REMARKS),
-            withdrawn=withdrawn,
         )
 
     def _model(self, budget: Budget, variant: str, seed: int) -> Job:

@@ -154,8 +154,6 @@ def _section(state: State, page: Path) -> Iterator[str]:
         yield NOT_RUN
         yield ""
         return
-    if finding.withdrawn:
-        yield from _paragraph(f"**Withdrawn.** {finding.withdrawn}")
     yield from (f"- {comparison}" for comparison in finding.comparisons)
     yield ""
     for table in finding.tables:

@@ -133,8 +133,6 @@ def _tell(state: State) -> None:
         _say(f"{state.claim.name}: {state.num_done} of {state.num_jobs} jobs are done")
         return
     _say(f"{state.claim.name}: {state.claim.statement}")
-    if state.finding.withdrawn:
-        _say(f"  withdrawn: {state.finding.withdrawn}")
     for comparison in state.finding.comparisons:
         _say(f"  {comparison}")
 

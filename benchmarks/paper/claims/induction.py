@@ -26,16 +26,15 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
         budget,
         figures,
         unskilled=(
-            "the name mentioned longest ago, its first letter unread",
+            "any name of the story, its first letter unread",
             mean_by_group(scored_items("induction", budget), share_without_reading_the_letter),
         ),
         remarks=(
-            f"A story has {NAMES} names. Models learn to copy a second letter before they learn whose. "
-            f"Names of two letters are in {'all stories' if rare == 1 else f'one of {rare} stories'} to train on.",
+            f"A story has {NAMES} names, whose letters are drawn anew for each, all as likely, to train on and to be "
+            "scored by: which pairs of letters there are is nothing to be known by heart. Models learn to copy some "
+            "second letter before they learn whose; the first row shows what that is worth. Names of two letters are "
+            f"in {'all stories' if rare == 1 else f'one of {rare} stories'} to train on.",
         ),
-        withdrawn="Scored pairs of letters were never trained on, so a model that knows by heart which pairs there are "
-        "is led away from the answer, and where names stand gives much of it away: shares below the first row show no "
-        "induction.",
     )
 
 
@@ -43,8 +42,8 @@ INDUCTION = Claim(
     name="induction",
     statement="Small models that predict several tokens are better at induction",
     source="Gloeckle et al. 2404.19737, section 4.1: up to 30 M parameters, in stories with names of two tokens",
-    method="the second letter of two-letter names, three in a story, which has to be copied from the first mention; "
-    "scored by names that were never trained on",
+    method="the second letter of two-letter names, three in a story, made up for each; it has to be copied from where "
+    "the name was first mentioned",
     jobs=_jobs,
     find=_find,
 )

@@ -85,6 +85,10 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
                 {weight: drawn(jobs) for weight, jobs in weights.items()},
             ),
         ),
+        remarks=(
+            "The first comparison weighs all further heads alike; the others keep the sum of their weights, and shift "
+            "it from near heads to far ones.",
+        ),
     )  # fmt: skip
 
 

@@ -33,8 +33,8 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
         remarks=(
             f"Coefficients are of F{modulus}, and there are {terms} of them, so there are {modulus**terms} values, the "
             f"commonest of which is zero. Expressions of more than {TRAINED_OPERATIONS} operations were never trained "
-            "on. Comparisons are of two operations and more. The paper trained on 26 billion tokens.",
-            "Held-out sums and products of one operation may have been trained on with their sides exchanged.",
+            "on, nor was a scored one with the sides of a sum or product exchanged. Comparisons are of two operations "
+            "and more. The paper trained on 26 billion tokens.",
         ),
     )
 

@@ -74,6 +74,10 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
             "Equal parameters: the trunk gives up a block for each further head, as in the paper, and heads are "
             "counted. Equal compute: the trunk keeps its blocks and takes fewer steps, so that all operations of the "
             "training are as many. A loss here says nothing of large models, where the paper finds a gain.",
+            "Further heads weigh as much as the next token, as in the paper; another claim below has less. A "
+            "curriculum weighs them less as well, on average over the run, and no run here has weights as small "
+            "throughout; nor is there one of the shallow trunk that predicts the next token alone. So what the order "
+            "does is not told apart from what weight does, nor the cost of heads from that of missing blocks.",
         ),
     )
 
@@ -82,7 +86,7 @@ QUALITY = Claim(
     name="quality",
     statement="Predicting several tokens costs small models next-token quality, and a curriculum gives some back",
     source="Gloeckle et al. 2404.19737, table S7 (0.3 B: HumanEval pass@1 from 1.9 to 1.2); 2505.22757 (curriculum)",
-    method="bits a byte on held-out code of models that differ in nothing else",
+    method="bits a byte on held-out code of models that learn the same text by the same seeds",
     jobs=_jobs,
     find=_find,
 )

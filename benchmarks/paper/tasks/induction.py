@@ -1,12 +1,14 @@
 """Stories in which a name that was read before is to be finished: the second token of a two-token name.
 
 Tokens are bytes here, so a name of one token is a capital letter, and one of two is a capital and a small letter. There
-are three names in a story. Those of two tokens to train on are pairs of letters that tests never have; so the second
-letter of a test's name can be known from its first mention alone, by induction.
+are three names in a story. Their letters are drawn anew for every story, to train on and to be scored by, and all are
+as likely: which second letter follows can be known from the name's first mention in the story alone, by induction. No
+pair is held out. A model that knew by heart which pairs there are would be led away from those.
 
     Kz saw Mb. Mb and Ty ran. K|z        prompt | answer
 
-Stories are terse, so that much of the text is names: it is they that teach.
+A scored story ends in the name that a sentence begins with, which any of the three is as likely to be, wherever they
+stood before. Stories are terse, so that much of the text is names: it is they that teach.
 
 Source: Gloeckle et al. 2404.19737, section 4.1, which replaces names in children's stories by such ones.
 """
@@ -18,14 +20,13 @@ import re
 import string
 from collections.abc import Sequence
 
-from paper.tasks.item import Item, is_held_out
+from paper.tasks.item import Item
 
 NAMES = 3
 """In a story."""
 
 _NAME = re.compile("[A-Z][a-z]")
 
-_HELD_OUT_ONE_OF = 4
 _FEWEST_SENTENCES, _MOST_SENTENCES = 6, 12
 
 _SENTENCES = (
@@ -43,41 +44,35 @@ def training_item(number: int, rare_one_of: int) -> Item:
     generator = random.Random(f"train {number}")
     names = generator.sample(string.ascii_uppercase, NAMES)
     if generator.randrange(rare_one_of) == 0:
-        names = [_finished(generator, letter, held_out=False) for letter in names]
-    return Item(prompt=_story(generator, names), answer="")
+        names = _finished(generator, names)
+    return Item(prompt=" ".join(_sentences(generator, names)), answer="")
 
 
-def held_out_item(number: int) -> Item:
-    """A story with names that no `training_item` has, up to the first letter of one that comes again."""
+def scored_item(number: int) -> Item:
+    """A story with two-token names up to the first letter of one that was mentioned in a sentence before."""
     generator = random.Random(f"test {number}")
     while True:
-        letters = generator.sample(string.ascii_uppercase, NAMES)
-        names = [_finished(generator, letter, held_out=True) for letter in letters]
-        story = _story(generator, names)
-        name, at = max(((name, story.rindex(name)) for name in names if name in story), key=lambda found: found[1])
-        if story.index(name) < at:
-            return Item(prompt=story[: at + 1], answer=name[1], rest=story[at + 2 :], group="second token of a name")
+        names = _finished(generator, generator.sample(string.ascii_uppercase, NAMES))
+        *before, last = _sentences(generator, names)
+        story = " ".join(before)
+        if last[:2] in story:
+            return Item(prompt=f"{story} {last[0]}", answer=last[1], rest=last[2:], group="second token of a name")
 
 
 def share_without_reading_the_letter(item: Item) -> float:
-    """Whether a held-out item is answered rightly by where names stand alone, its own first letter unread.
+    """How often a scored item is answered rightly by finishing any of its names, with its own first letter unread.
 
-    That is with the name that was mentioned longest ago, but for those of the sentence at hand.
+    As any name is as likely to come, no way of choosing by the places of names is right more often.
     """
-    before, _, sentence = item.prompt.rpartition(".")
-    here = set(_NAME.findall(sentence))
-    by_last_mention = dict.fromkeys(reversed(_NAME.findall(before)))
-    left = [name for name in by_last_mention if name not in here]
-    return float(bool(left) and left[-1][1] == item.answer)
+    names = set(_NAME.findall(item.prompt))
+    return sum(name[1] == item.answer for name in names) / len(names)
 
 
-def _finished(generator: random.Random, letter: str, *, held_out: bool) -> str:
-    while True:
-        name = letter + generator.choice(string.ascii_lowercase)
-        if is_held_out(name, _HELD_OUT_ONE_OF) == held_out:
-            return name
+def _finished(generator: random.Random, letters: Sequence[str]) -> list[str]:
+    """Names of two tokens."""
+    return [letter + generator.choice(string.ascii_lowercase) for letter in letters]
 
 
-def _story(generator: random.Random, names: Sequence[str]) -> str:
+def _sentences(generator: random.Random, names: Sequence[str]) -> list[str]:
     count = generator.randint(_FEWEST_SENTENCES, _MOST_SENTENCES)
-    return " ".join(generator.choice(_SENTENCES).format(*generator.sample(names, 2)) for _ in range(count))
+    return [generator.choice(_SENTENCES).format(*generator.sample(names, 2)) for _ in range(count)]

@@ -68,20 +68,40 @@ class Ring:
         return tuple(coefficient % self.modulus for coefficient in coefficients)
 
 
-def expression(generator: random.Random, ring: Ring, operations: int) -> tuple[str, Polynomial]:
-    """An expression of so many operations, and its value."""
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """An expression and what it comes to.
+
+    Attributes:
+        text: of it.
+        likes: one text for all that differ from it only in the order of a sum's or a product's sides.
+        value: of it.
+    """
+
+    text: str
+    likes: str
+    value: Polynomial
+
+
+def expression(generator: random.Random, ring: Ring, operations: int) -> Expression:
+    """Any expression of so many operations."""
     if operations == 0:
         value = ring.draw(generator)
-        return _spelled(value), value
+        return Expression(_spelled(value), _spelled(value), value)
     operation = generator.choice("-" + _BINARY)
     if operation == "-":
-        text, value = expression(generator, ring, operations - 1)
-        return f"-{text}", ring.negate(value)
+        inner = expression(generator, ring, operations - 1)
+        return Expression(f"-{inner.text}", f"-{inner.likes}", ring.negate(inner.value))
     on_the_left = generator.randrange(operations)
-    left_text, left = expression(generator, ring, on_the_left)
-    right_text, right = expression(generator, ring, operations - 1 - on_the_left)
+    left = expression(generator, ring, on_the_left)
+    right = expression(generator, ring, operations - 1 - on_the_left)
+    likes = (left.likes, right.likes) if operation == "@" else sorted((left.likes, right.likes))
     apply = {"+": ring.add, "*": ring.multiply, "@": ring.compose}[operation]
-    return f"({left_text}{operation}{right_text})", apply(left, right)
+    return Expression(
+        text=f"({left.text}{operation}{right.text})",
+        likes=f"({operation.join(likes)})",
+        value=apply(left.value, right.value),
+    )
 
 
 def training_sheet(number: int, ring: Ring, most_operations: int) -> Item:
@@ -92,17 +112,17 @@ def training_sheet(number: int, ring: Ring, most_operations: int) -> Item:
 
 
 def held_out_item(number: int, ring: Ring, operations: int) -> Item:
-    """An item that is on no `training_sheet`."""
+    """An item that is on no `training_sheet`, with the sides of its sums and products in no other order either."""
     return _drawn(random.Random(f"test {operations} {number}"), ring, operations, operations, held_out=True)
 
 
 def _drawn(generator: random.Random, ring: Ring, fewest: int, most: int, *, held_out: bool) -> Item:
     while True:
         operations = generator.randint(fewest, most)
-        text, value = expression(generator, ring, operations)
-        item = Item(prompt=f"{text}=", answer=_spelled(value), group=f"{operations} operation{'s' * (operations > 1)}")
-        if is_held_out(item.prompt, _HELD_OUT_ONE_OF) == held_out:
-            return item
+        drawn = expression(generator, ring, operations)
+        if is_held_out(drawn.likes, _HELD_OUT_ONE_OF) == held_out:
+            group = f"{operations} operation{'s' * (operations > 1)}"
+            return Item(prompt=f"{drawn.text}=", answer=_spelled(drawn.value), group=group)
 
 
 def _spelled(value: Polynomial) -> str:

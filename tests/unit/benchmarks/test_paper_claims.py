@@ -18,7 +18,7 @@ from paper.claims import CLAIMS
 from paper.corpora import contents_of, scored_digest
 from paper.drafting import PAYING
 from paper.judgement import Comparison, overall
-from paper.page import State, distinct_jobs, state_of, write_page
+from paper.page import distinct_jobs, state_of, write_page
 from paper.plots import draw
 from paper.tasks import induction
 from paper.workspace import Workspace
@@ -69,24 +69,6 @@ def test_outcomes_of_a_claim_are_counted_where_they_differ() -> None:
     assert overall([holds, holds]) == "holds"
     assert overall([fails]) == "does not hold"
     assert overall([noise, holds, fails, holds]) == "holds in 2, does not hold in 1, within noise in 1 of 4"
-
-
-def test_what_is_withdrawn_has_no_other_outcome_anywhere(tmp_path: Path) -> None:
-    finding = replace(found(CLAIMS["quality"], SMALL, 1.0), withdrawn="Both sides read the same text.")
-    assert replace(finding, withdrawn="").outcome == "holds"
-    state = State(
-        claim=CLAIMS["quality"],
-        num_done=1,
-        num_jobs=1,
-        seconds=60.0,
-        finding=replace(finding, plots=()),
-        machines=("x",),
-    )
-    assert state.to_json()["outcome"] == "withdrawn"
-    write_page(tmp_path / "page.md", [state], SMALL, 1)
-    page = (tmp_path / "page.md").read_text()
-    assert "| 1 min | withdrawn |" in page
-    assert page.index("**Withdrawn.** Both sides read the same text.") < page.index("- four tokens cost bits")
 
 
 # ---- directions: figures made up so that each claim is right, or wrong
