@@ -21,6 +21,11 @@ from headstart.train.text_shard import Document
 Advance = Callable[[], object]
 """Called as each text is done."""
 
+
+def no_progress() -> None:
+    """Tells nobody."""
+
+
 Answered = tuple[Prompt, Completion]
 
 REPETITION_LENGTH = 8

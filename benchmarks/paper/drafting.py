@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from head_figures.acceptance import Acceptance, Identity, answer_each, measure_acceptance
+from head_figures.acceptance import Acceptance, Identity, answer_each, measure_acceptance, no_progress
 from head_figures.engines import MAX_NODES, Engines
 from head_figures.speed import AUTO, PLAIN, Race, Sides, race_singly
 from head_figures.workload import Prompt
@@ -111,7 +111,7 @@ class _Meter:
             SamplingParams(max_tokens=max_tokens, temperature=1.0, seed=seed) for seed in range(len(self.prompts))
         ]
         self._plain = [
-            list(zip(self.prompts, answer_each(engines.plain, self.prompts, params, _no_progress), strict=True))
+            list(zip(self.prompts, answer_each(engines.plain, self.prompts, params, no_progress), strict=True))
             for params in (self._greedy, self._drawn)
         ]
         self._written = Acceptance()
@@ -130,7 +130,7 @@ class _Meter:
             self._plain, (self._greedy, self._drawn), (greedy, drawn), strict=True
         ):
             with self._engine(depth) as engine:
-                measure_acceptance(engine, references, params, acceptance, self.identity, _no_progress)
+                measure_acceptance(engine, references, params, acceptance, self.identity, no_progress)
         return {
             "tau": greedy.tau,
             "tau_drawn": drawn.tau,
@@ -147,7 +147,7 @@ class _Meter:
             race = Race()
             with self._engine(depth) as engine:
                 sides = Sides(plain=self._engines.plain, auto=engine, identity=self.identity, rounds=self._rounds)
-                race_singly(sides, self.prompts, params, race, _no_progress)
+                race_singly(sides, self.prompts, params, race, no_progress)
             figures |= {
                 f"speedup{kind}": _median(race.ratio(PLAIN)),
                 f"tokens_per_s{kind}": _median(race.tokens_per_s(AUTO)),
@@ -176,7 +176,3 @@ class _Meter:
 
 def _median(spread: Spread | None) -> float | None:
     return None if spread is None else spread.median
-
-
-def _no_progress() -> None:
-    """Nobody is told of single texts."""
