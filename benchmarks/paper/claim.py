@@ -23,21 +23,25 @@ class Job:
 
     Attributes:
         name: of the job and its file; the same name is the same job.
-        settings: what its figures depend on, as JSON holds it, with those of the jobs that it builds on; a file with
-            others is refused.
+        settings: what its figures depend on, as JSON holds it.
         run: does it; what it leaves behind in the workspace, such as a model, is there for jobs after it.
         estimate: seconds that it will take.
+        builds_on: jobs whose leavings it takes up.
+        timed: whether times are among its figures, so that nothing may run beside it.
     """
 
     name: str
     settings: Mapping[str, Any]
     run: Callable[[Workspace], Figures]
     estimate: Callable[[Stopwatch], float]
+    builds_on: tuple[Job, ...] = ()
+    timed: bool = False
 
-
-def settings_below(*jobs: Job) -> dict[str, Any]:
-    """Settings of jobs that another one builds on, for its own, each with the name of its job."""
-    return {f"{job.name}: {name}": value for job in jobs for name, value in job.settings.items()}
+    @property
+    def all_settings(self) -> dict[str, Any]:
+        """With those of the jobs that it builds on, by their names; figures of a file that has others are not its."""
+        below = {f"{job.name}: {name}": value for job in self.builds_on for name, value in job.all_settings.items()}
+        return {**self.settings, **below}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

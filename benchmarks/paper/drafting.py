@@ -17,7 +17,7 @@ from headstart import Engine, SamplingParams
 from headstart.errors import HeadstartError
 from headstart.measure.report import Spread
 from paper.budgets import Budget
-from paper.claim import Figures, Job, settings_below
+from paper.claim import Figures, Job
 from paper.models import heads_file
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ def drafting_job(
             "prompt_tokens": budget.prompt_tokens,
             "answer_tokens": budget.answer_tokens,
             "rounds_of_race": budget.rounds if race else 0,
-        }
-        | settings_below(model, heads),
+        },
+        builds_on=(model,) if heads is model else (model, heads),
+        timed=race,
         run=lambda workspace: _measure(workspace, model.name, corpus, depths, heads.name, weights, race),
         estimate=lambda stopwatch: texts * budget.answer_tokens * _TOKEN_S,
     )

@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING
 from headstart.checkpoint.safetensors import HEADS_NAME
 from headstart.train.corpus.vocabulary import read_tokenizer
 from headstart.train.graft_config import GraftConfig
-from headstart.train.pretrain.config import DataConfig, PretrainConfig, TrainConfig
+from headstart.train.pretrain.config import DataConfig, Precision, PretrainConfig, TrainConfig
 from headstart.train.pretrain.model_config import ModelConfig, PretrainHeads, TrainedHeads
 from headstart.train.pretrain.scale import scale_of
 from headstart.train.prompts import Prompt, PromptList
 from paper.budgets import Budget, Sizes
-from paper.claim import Figures, Job, settings_below
+from paper.claim import Figures, Job
 from paper.corpora import contents_of
 
 if TYPE_CHECKING:
     from headstart.train.corpus import Corpus
     from headstart.train.graft import GraftResult
-    from headstart.train.phases import Show
     from headstart.train.pretrain.run import PretrainResult
     from paper.workspace import Workspace
 
 # of products, as models are mostly trained; where a processor has it, a step takes two thirds of the time
-_PRECISION = "bfloat16"
+_PRECISION: Precision = "bfloat16"
 
 # of a run: how often it is judged by held-out windows
 _VALIDATIONS = 8
@@ -114,7 +113,8 @@ def graft_job(name: str, model: Job, corpus: str, config: GraftConfig, sizes: Si
     like = pretraining(sizes, PretrainHeads(n=config.depth + 1), config.seed)
     return Job(
         name=name,
-        settings=config.settings() | {"model": model.name, "corpus": corpus} | settings_below(model),
+        settings=config.settings() | {"model": model.name, "corpus": corpus},
+        builds_on=(model,),
         run=lambda workspace: _graft(workspace, name, model.name, corpus, config),
         # a trunk that is only read takes less, the writing of the text more
         estimate=lambda stopwatch: sizes.steps * stopwatch.step_s(corpus, like),
@@ -150,7 +150,7 @@ def _train(workspace: Workspace, name: str, corpus: str, config: PretrainConfig)
 
     workspace.corpus(corpus)
     placed = placed_in(workspace, corpus, config)
-    result = pretrain(placed, workspace.model_folder(name), show=_named(workspace.show, name))
+    result = pretrain(placed, workspace.model_folder(name), show=workspace.show)
     assert result is not None, "nothing asks it to stop"
     return _figures_of_model(result) | {"flops_per_token": scale_of(placed).flops_per_token}
 
@@ -184,7 +184,7 @@ def _graft(workspace: Workspace, name: str, model: str, corpus: str, config: Gra
     folder = workspace.model_folder(name)
     prompts = _beginnings(workspace.corpus(corpus))
     config = replace(config, threads=workspace.threads)
-    result = graft(workspace.model_folder(model), folder, config, prompts, show=_named(workspace.show, name))
+    result = graft(workspace.model_folder(model), folder, config, prompts, show=workspace.show)
     assert result is not None, "nothing asks it to stop"
     return _figures_of_graft(result)
 
@@ -215,8 +215,3 @@ def _beginnings(corpus: Corpus) -> PromptList:
 def heads_file(workspace: Workspace, name: str) -> Path:
     """The heads that a job has left."""
     return workspace.model_folder(name) / HEADS_NAME
-
-
-def _named(show: Show, name: str) -> Show:
-    """Progress with the name of the job."""
-    return lambda progress: show(replace(progress, note=f"{name}: {progress.note}"))

@@ -1,7 +1,7 @@
 """Claims about multi-token prediction, tried at a small scale.
 
     python benchmarks/paper/run.py --out DIR --budget small --page docs/results/pretraining.md
-    python benchmarks/paper/run.py speed grafted --out DIR --budget smoke --json
+    python benchmarks/paper/run.py speed grafted --out DIR --budget smoke --workers 2 --json
 
 Claims are memory, speed, grafted, sequence, induction, polynomials, quality and loss-weights; without a name, all are
 tried. What is finished stays in DIR, so the same command goes on where it was stopped. Nothing else should run
@@ -11,6 +11,7 @@ meanwhile where speed is measured. Needs PyTorch, and matplotlib for the page.
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import signal
 import sys
@@ -30,6 +31,7 @@ from headstart.errors import ConfigError, HeadstartError
 from paper.budgets import BUDGETS
 from paper.claim import Claim, Job
 from paper.claims import CLAIMS
+from paper.crew import do_all
 from paper.page import State, distinct_jobs, state_of, write_page
 from paper.stopwatch import Stopwatch
 from paper.workspace import Workspace
@@ -47,6 +49,7 @@ def main(
     out: Path,
     budget: Literal["smoke", "small", "full"] = "small",
     threads: int = 1,
+    workers: int = 1,
     page: Path | None = None,
     only_estimate: Annotated[bool, cyclopts.Parameter(negative="")] = False,
     only_page: Annotated[bool, cyclopts.Parameter(negative="")] = False,
@@ -58,7 +61,8 @@ def main(
         claims: names; all by default.
         out: folder of everything that is made.
         budget: what is spent: smoke (minutes, shows that it works), small (hours on two cores) or full (days).
-        threads: of the CPU; the same number gives the same models.
+        threads: of the CPU, for each process; the same number gives the same models.
+        workers: processes at once, but where time is measured.
         page: Markdown file to write all claims of the budget to, with plots in a folder beside it; what it says of
             claims that are not finished in `out` stays.
         only_estimate: say how long it would take, and do nothing.
@@ -69,14 +73,15 @@ def main(
         raise ConfigError("--only-estimate and --only-page exclude each other: leave one out.")
     if only_page and page is None:
         raise ConfigError("--only-page writes nothing without --page: name the file.")
-    if threads < 1:
-        raise ConfigError(f"--threads = {threads}: it must be at least 1.")
+    for name, count in (("threads", threads), ("workers", workers)):
+        if count < 1:
+            raise ConfigError(f"--{name} = {count}: it must be at least 1.")
     chosen = _chosen(claims)
     workspace = Workspace(out, BUDGETS[budget], threads)
     if not only_page:
         left = _estimate(workspace, chosen)
         if not only_estimate:
-            _do(workspace, left)
+            _do(workspace, left, workers)
     states = [state_of(claim, workspace) for claim in CLAIMS.values()]
     asked = [state for state in states if state.claim in chosen]
     if page is not None:
@@ -105,17 +110,22 @@ def _estimate(workspace: Workspace, claims: Sequence[Claim]) -> list[Job]:
         jobs = distinct_jobs(claim, workspace.budget)
         todo = [job for job in jobs if job.name not in left and workspace.figures(job) is None]
         seconds = sum(job.estimate(stopwatch) for job in todo)
-        _say(f"{claim.name}: {len(todo)} of {len(jobs)} jobs are left, about {spoken_time(seconds)}")
+        _say(f"{claim.name}: {len(todo)} of {len(jobs)} jobs are left, about {spoken_time(seconds)} of one process")
         left |= {job.name: job for job in todo}
     return list(left.values())
 
 
-def _do(workspace: Workspace, jobs: Sequence[Job]) -> None:
-    for number, job in enumerate(jobs, start=1):
-        _say(f"{number} of {len(jobs)}: {job.name}")
-        with PhaseProgress() as bars:
-            workspace.show = partial(_show, bars)
-            workspace.do(job, _versions)
+def _do(workspace: Workspace, jobs: Sequence[Job], workers: int) -> None:
+    numbers = itertools.count(1)
+    with PhaseProgress(only_lines=True) as lines:
+        do_all(
+            workspace,
+            jobs,
+            workers,
+            _versions,
+            begin=lambda name: _say(f"{next(numbers)} of {len(jobs)}: {name}"),
+            show=partial(_show, lines),
+        )
 
 
 def _versions() -> dict[str, str]:
@@ -124,8 +134,8 @@ def _versions() -> dict[str, str]:
     return {"torch": torch.__version__}
 
 
-def _show(bars: PhaseProgress, progress: Progress) -> None:
-    bars.show(progress.phase, progress.done, progress.total, progress.note)
+def _show(lines: PhaseProgress, job: str, progress: Progress) -> None:
+    lines.show(f"{job}, {progress.phase}", progress.done, progress.total, progress.note)
 
 
 def _tell(state: State) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headstart import Engine, SamplingParams
 from paper.budgets import Budget
-from paper.claim import Figures, Job, settings_below
+from paper.claim import Figures, Job
 from paper.corpora import scored_digest, scored_items
 from paper.tasks.item import Item
 
@@ -24,7 +24,8 @@ def scoring_job(budget: Budget, model: Job, task: str) -> Job:
     """Score the next-token model that another job has trained; named after that with "scoring-" before."""
     return Job(
         name=f"scoring-{model.name}",
-        settings={"model": model.name, "task": task, "items": scored_digest(task, budget)} | settings_below(model),
+        settings={"model": model.name, "task": task, "items": scored_digest(task, budget)},
+        builds_on=(model,),
         run=lambda workspace: _score(workspace, model.name, task),
         estimate=lambda stopwatch: len(scored_items(task, budget)) * _ITEM_S,
     )

@@ -33,6 +33,7 @@ class Workspace:
     """Where jobs are done.
 
     Attributes:
+        out: what was given.
         budget: what is spent.
         threads: of the CPU.
         show: told of the progress of the job at hand; nobody is unless it is set.
@@ -42,7 +43,7 @@ class Workspace:
         """Nothing is made yet."""
         self._folder = out / budget.name
         self._corpora: dict[str, Corpus] = {}
-        self.budget, self.threads = budget, threads
+        self.out, self.budget, self.threads = out, budget, threads
         self.show: Show = lambda progress: None
 
     def corpus_folder(self, name: str) -> Path:
@@ -95,7 +96,7 @@ class Workspace:
         figures = job.run(self)
         record = {
             "name": job.name,
-            "settings": dict(job.settings),
+            "settings": job.all_settings,
             "figures": figures,
             # a training counts those of the times that it was broken off as well
             "seconds": max(time.monotonic() - started, figures.get("training_s", 0.0)),
@@ -120,7 +121,7 @@ class Workspace:
             return None
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: damaged ({error!r}). Remove it to have the job done again.") from error
-        asked = json.loads(json.dumps(dict(job.settings)))  # tuples become lists
+        asked = json.loads(json.dumps(job.all_settings))  # tuples become lists
         differing = [name for name in {**settings, **asked} if settings.get(name) != asked.get(name)]
         if differing:
             shown = "; ".join(f"{name} was {settings.get(name)!r} and is now {asked.get(name)!r}" for name in differing)

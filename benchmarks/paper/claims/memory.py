@@ -41,6 +41,7 @@ def _cell(budget: Budget, order: str, vocabulary: int, heads: int, repeat: int) 
         settings={"order": order, "vocabulary": vocabulary, "heads": heads, "steps": steps},
         run=run,
         estimate=estimate,
+        timed=True,
     )
 
 

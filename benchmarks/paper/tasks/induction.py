@@ -64,7 +64,7 @@ def share_without_reading_the_letter(item: Item) -> float:
 
     As any name is as likely to come, no way of choosing by the places of names is right more often.
     """
-    names = set(_NAME.findall(item.prompt))
+    names: set[str] = set(_NAME.findall(item.prompt))
     return sum(name[1] == item.answer for name in names) / len(names)
 
 

@@ -24,8 +24,13 @@ class PhaseProgress:
     On a terminal every phase keeps its bar. Elsewhere there is a line when a phase begins and ends, and twice a minute.
     """
 
-    def __init__(self) -> None:
-        """Nothing has begun."""
+    def __init__(self, *, only_lines: bool = False) -> None:
+        """Nothing has begun.
+
+        Args:
+            only_lines: on a terminal as well, for phases that are too many for bars.
+        """
+        self._only_lines = only_lines
         self._stack = ExitStack()
         self._bars: Bars | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -35,7 +40,7 @@ class PhaseProgress:
 
     def __enter__(self) -> Self:
         """Begin to draw, on a terminal."""
-        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        if not self._only_lines and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             # imported late: it takes longer than many a command
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

@@ -1,8 +1,10 @@
-"""A claim that is quickly tried."""
+"""A claim that is quickly tried, and little text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +13,19 @@ if TYPE_CHECKING:
     from paper.budgets import Budget
     from paper.claim import Claim, Figures, Finding, Job
     from paper.workspace import Workspace
+
+
+@pytest.fixture
+def little_budget(tmp_path: Path) -> Budget:
+    """The smoke budget on a hundred little files."""
+    from paper.budgets import SMOKE
+
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    for number in range(120):
+        lines = "".join(f"def f{number}_{line}(x):\n    return x + {line * number}\n" for line in range(3 + number % 5))
+        (sources / f"m{number}.py").write_text(lines)
+    return replace(SMOKE, code=(f"tree:{sources}:*.py",), prose=(f"tree:{sources}:*[0-4].py",))
 
 
 @pytest.fixture

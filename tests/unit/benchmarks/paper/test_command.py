@@ -17,6 +17,7 @@ from paper.claims import CLAIMS
         (["sped"], "claim 'sped' is not known. Did you mean 'speed'?"),
         (["zzzz"], "claim 'zzzz' is not known. There are memory, speed, "),
         (["--threads", "0"], "--threads = 0: it must be at least 1"),
+        (["--workers", "0"], "--workers = 0: it must be at least 1"),
         (["--only-page"], "--only-page writes nothing without --page"),
         (["--only-page", "--only-estimate", "--page", "x.md"], "exclude each other"),
     ],

@@ -22,7 +22,7 @@ from headstart.train.corpus.prepare import CorpusConfig  # noqa: E402
 from headstart.train.pretrain.config import PretrainConfig  # noqa: E402
 from headstart.train.pretrain.model_config import PretrainHeads  # noqa: E402
 from paper import run as command  # noqa: E402
-from paper.budgets import BUDGETS, SMOKE, Budget  # noqa: E402
+from paper.budgets import BUDGETS, Budget  # noqa: E402
 from paper.claims import CLAIMS  # noqa: E402
 from paper.models import model_job, pretraining  # noqa: E402
 from paper.page import distinct_jobs  # noqa: E402
@@ -38,16 +38,10 @@ def _one_thread() -> None:
 
 
 @pytest.fixture
-def budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Budget:
-    """The smoke budget on a hundred little files, which is what `--budget smoke` then spends."""
-    sources = tmp_path / "sources"
-    sources.mkdir()
-    for number in range(120):
-        lines = "".join(f"def f{number}_{line}(x):\n    return x + {line * number}\n" for line in range(3 + number % 5))
-        (sources / f"m{number}.py").write_text(lines)
-    little = replace(SMOKE, code=(f"tree:{sources}:*.py",), prose=(f"tree:{sources}:*[0-4].py",))
-    monkeypatch.setitem(BUDGETS, "smoke", little)
-    return little
+def budget(little_budget: Budget, monkeypatch: pytest.MonkeyPatch) -> Budget:
+    """What `--budget smoke` spends here."""
+    monkeypatch.setitem(BUDGETS, "smoke", little_budget)
+    return little_budget
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from paper.tasks import induction
 def all_settings(budget: Budget) -> dict[tuple[str, str], dict[str, Any]]:
     """By claim and job."""
     return {
-        (name, job.name): dict(job.settings) for name, claim in CLAIMS.items() for job in distinct_jobs(claim, budget)
+        (name, job.name): job.all_settings for name, claim in CLAIMS.items() for job in distinct_jobs(claim, budget)
     }
 
 
