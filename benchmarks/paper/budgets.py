@@ -124,7 +124,7 @@ SMALL = Budget(
     code=("stdlib",),
     prose=("docs",),
     text_model=Sizes(hidden_size=160, num_layers=6, num_heads=5, window=256, batch_windows=4, steps=1600),
-    speed_model=Sizes(hidden_size=320, num_layers=10, num_heads=5, window=256, batch_windows=4, steps=1200),
+    speed_model=Sizes(hidden_size=320, num_layers=10, num_heads=5, window=256, batch_windows=4, steps=900),
     induction_model=Sizes(hidden_size=128, num_layers=6, num_heads=4, window=192, batch_windows=4, steps=2400),
     induction_rare_one_of=1,
     polynomial_model=Sizes(
@@ -140,7 +140,7 @@ SMALL = Budget(
     prompts=24,
     prompt_tokens=64,
     answer_tokens=160,
-    rounds=3,
+    rounds=1,
 )
 
 FULL = Budget(

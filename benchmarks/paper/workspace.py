@@ -41,7 +41,7 @@ class Workspace:
 
     def __init__(self, out: Path, budget: Budget, threads: int) -> None:
         """Nothing is made yet."""
-        self._folder = out / budget.name
+        self._folder = out.absolute() / budget.name  # corpora know their sources by where they are
         self._corpora: dict[str, Corpus] = {}
         self.out, self.budget, self.threads = out, budget, threads
         self.show: Show = lambda progress: None
