@@ -8,7 +8,7 @@ from paper.budgets import Budget
 from paper.claim import Claim, Figures, Finding, Job
 from paper.corpora import scored_items
 from paper.made_up_tasks import MadeUpTask
-from paper.tasks.induction import NAMES, share_without_reading_the_letter
+from paper.tasks.induction import FIRST_LETTERS, NAMES, SECOND_LETTERS, share_without_reading_the_letter
 from paper.tasks.item import mean_by_group
 
 
@@ -30,7 +30,8 @@ def _find(budget: Budget, figures: Mapping[str, Figures]) -> Finding:
             mean_by_group(scored_items("induction", budget), share_without_reading_the_letter),
         ),
         remarks=(
-            f"A story has {NAMES} names, whose letters are drawn anew for each, all as likely, to train on and to be "
+            f"A story has {NAMES} names. First letters are drawn of {len(FIRST_LETTERS)} and second ones of "
+            f"{len(SECOND_LETTERS)}, anew for each story, all as likely, to train on and to be "
             "scored by: which pairs of letters there are is nothing to be known by heart. Models learn to copy some "
             "second letter before they learn whose; the first row shows what that is worth. Names of two letters are "
             f"in {'all stories' if rare == 1 else f'one of {rare} stories'} to train on.",

@@ -5,7 +5,7 @@ are three names in a story. Their letters are drawn anew for every story, to tra
 as likely: which second letter follows can be known from the name's first mention in the story alone, by induction. No
 pair is held out. A model that knew by heart which pairs there are would be led away from those.
 
-    Kz saw Mb. Mb and Ty ran. K|z        prompt | answer
+    Ha saw Cf. Cf and Be ran. H|a        prompt | answer
 
 A scored story ends in the name that a sentence begins with, which any of the three is as likely to be, wherever they
 stood before. Stories are terse, so that much of the text is names: it is they that teach.
@@ -25,6 +25,9 @@ from paper.tasks.item import Item
 NAMES = 3
 """In a story."""
 
+FIRST_LETTERS, SECOND_LETTERS = string.ascii_uppercase[:8], string.ascii_lowercase[:8]
+"""Of names; few, so that a model meets each often, for every letter is to be matched with itself."""
+
 _NAME = re.compile("[A-Z][a-z]")
 
 _FEWEST_SENTENCES, _MOST_SENTENCES = 6, 12
@@ -42,7 +45,7 @@ def training_item(number: int, rare_one_of: int) -> Item:
         rare_one_of: how many stories there are for one with two-token names.
     """
     generator = random.Random(f"train {number}")
-    names = generator.sample(string.ascii_uppercase, NAMES)
+    names = generator.sample(FIRST_LETTERS, NAMES)
     if generator.randrange(rare_one_of) == 0:
         names = _finished(generator, names)
     return Item(prompt=" ".join(_sentences(generator, names)), answer="")
@@ -52,7 +55,7 @@ def scored_item(number: int) -> Item:
     """A story with two-token names up to the first letter of one that was mentioned in a sentence before."""
     generator = random.Random(f"test {number}")
     while True:
-        names = _finished(generator, generator.sample(string.ascii_uppercase, NAMES))
+        names = _finished(generator, generator.sample(FIRST_LETTERS, NAMES))
         *before, last = _sentences(generator, names)
         story = " ".join(before)
         if last[:2] in story:
@@ -70,7 +73,7 @@ def share_without_reading_the_letter(item: Item) -> float:
 
 def _finished(generator: random.Random, letters: Sequence[str]) -> list[str]:
     """Names of two tokens."""
-    return [letter + generator.choice(string.ascii_lowercase) for letter in letters]
+    return [letter + generator.choice(SECOND_LETTERS) for letter in letters]
 
 
 def _sentences(generator: random.Random, names: Sequence[str]) -> list[str]:

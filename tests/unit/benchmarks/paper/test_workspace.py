@@ -66,3 +66,11 @@ def test_a_job_that_fails_leaves_no_figures(tmp_path: Path, counting_claim: Call
     with pytest.raises(KeyboardInterrupt):
         workspace.do(job, dict)
     assert workspace.figures(job) is None
+
+
+def test_a_folder_is_the_same_however_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Corpora keep where their sources lie, and refuse others."""
+    monkeypatch.chdir(tmp_path)
+    given = (Path("out"), tmp_path / "out")
+    relative, absolute = (Workspace(out, SMOKE, threads=1).corpus_folder("code") for out in given)
+    assert relative == absolute
