@@ -44,8 +44,8 @@ class Budget:
         text_model: for most claims.
         speed_model: for the one about heads and speed; it has eight heads. At the small budget it has 55 MB in
             float32, to be fetched for every pass: where a pass costs next to nothing, fewer of them save nothing.
-        induction_model: for stories with names of two letters. It takes steps more than text: a next-token model had
-            learnt nothing after 1000 steps of eight windows, and all after 4000 of four.
+        induction_model: for stories with names of two letters. At the small budget a next-token model only comes to
+            write any name of a story.
         induction_rare_one_of: stories for one that has names of two letters. At the small budget one of two is too few.
         polynomial_model: for arithmetic.
         polynomial_ring: prime and terms of the ring that arithmetic is in.
